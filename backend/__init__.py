@@ -1,0 +1,1 @@
+"""One partition of an edge program to one delegate blob."""

@@ -1,0 +1,144 @@
+"""Checks of a delegate blob's contents that its reader and its writer share.
+
+runtime/cpp/src/delegate_blob.cpp makes the same ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from .blob_types import (
+    MAX_NAME_BYTES,
+    MAX_RANK,
+    Binding,
+    Profile,
+    ScalarType,
+    max_bytes,
+    refuse,
+)
+
+
+def check_contents(
+    num_arguments: int,
+    bindings: Sequence[Binding],
+    profiles: Sequence[Profile],
+    build_options: Mapping[str, str],
+) -> None:
+    """Raises BlobError unless bindings, profiles and build options agree with each other."""
+    _check_bindings(num_arguments, bindings)
+    inputs = [binding for binding in bindings if binding.is_input]
+    if not profiles:
+        refuse("profiles", "are none; every blob has at least one")
+    _check_names("profile", [profile.name for profile in profiles])
+    for profile in profiles:
+        _check_ranges(profile, inputs)
+    _check_engine_profiles(profiles)
+    for index, binding in enumerate(bindings):
+        _check_max_bytes(binding, index, profiles)
+    _check_names("build option", list(build_options))
+    for key, value in build_options.items():
+        _check_text(value, f"build option '{key}' value")
+
+
+def _check_text(text: str, what: str, *, limit: int | None = None) -> None:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        refuse(what, f"{text!r} is not valid text")
+    if "\0" in text:
+        refuse(what, f"{text!r} holds a NUL")
+    if limit is not None and not 1 <= size <= limit:
+        refuse(what, f"has {size} bytes, it must have 1 to {limit}")
+
+
+def _check_names(kind: str, names: Sequence[str]) -> None:
+    seen: set[str] = set()
+    for index, name in enumerate(names):
+        _check_text(name, f"{kind} {index} name", limit=MAX_NAME_BYTES)
+        if name in seen:
+            refuse(f"{kind} {index} name", f"'{name}' is there twice")
+        seen.add(name)
+
+
+def _check_bindings(num_arguments: int, bindings: Sequence[Binding]) -> None:
+    _check_names("binding", [binding.name for binding in bindings])
+    for index, binding in enumerate(bindings):
+        what = f"binding {index} '{binding.name}'"
+        if not isinstance(binding.dtype, ScalarType):
+            refuse(f"{what} dtype", f"{binding.dtype!r} is not a ScalarType")
+        if len(binding.dims) > MAX_RANK:
+            refuse(f"{what} rank", f"{len(binding.dims)} is over {MAX_RANK}")
+        for dim, size in enumerate(binding.dims):
+            if size < -1:
+                refuse(f"{what} dim {dim}", f"is {size}, it must be -1 (dynamic) or a size")
+        if binding.argument >= num_arguments:
+            refuse(
+                f"{what} argument", f"{binding.argument} is not below the count, {num_arguments}"
+            )
+        if index == 0:
+            continue
+        before = bindings[index - 1]
+        if binding.is_input and not before.is_input:
+            refuse(what, "is an input after an output; inputs come first")
+        if binding.argument <= before.argument:
+            refuse(f"{what} argument", f"{binding.argument} does not ascend from {before.argument}")
+
+
+def _check_ranges(profile: Profile, inputs: Sequence[Binding]) -> None:
+    what = f"profile '{profile.name}'"
+    if len(profile.inputs) != len(inputs):
+        refuse(what, f"has {len(profile.inputs)} input ranges for {len(inputs)} inputs")
+    for binding, bounds in zip(inputs, profile.inputs, strict=True):
+        where = f"{what} input '{binding.name}'"
+        for bound in (bounds.min, bounds.opt, bounds.max):
+            if len(bound) != len(binding.dims):
+                refuse(where, f"has rank {len(bound)}, its binding has {len(binding.dims)}")
+        for dim, (low, opt, high) in enumerate(
+            zip(bounds.min, bounds.opt, bounds.max, strict=True)
+        ):
+            if not 0 <= low <= opt <= high:
+                refuse(
+                    f"{where} dim {dim}",
+                    f"is min {low}, opt {opt}, max {high}; 0 <= min <= opt <= max must hold",
+                )
+            size = binding.dims[dim]
+            if size >= 0 and not low == high == size:
+                refuse(f"{where} dim {dim}", f"is {low}..{high}, but it is static with size {size}")
+
+
+def _check_engine_profiles(profiles: Sequence[Profile]) -> None:
+    """Indices contiguous from 0, and names that share one agree on its ranges."""
+    first_with: dict[int, Profile] = {}
+    for profile in profiles:
+        first = first_with.setdefault(profile.engine_profile, profile)
+        if first.inputs != profile.inputs:
+            refuse(
+                f"profile '{profile.name}'",
+                f"shares engine profile {profile.engine_profile} with '{first.name}', "
+                "but their ranges differ",
+            )
+    count = len(first_with)
+    for profile in profiles:
+        if not 0 <= profile.engine_profile < count:
+            refuse(
+                f"profile '{profile.name}' engine profile",
+                f"{profile.engine_profile} leaves a gap; {count} are in use, so the last is "
+                f"{count - 1}",
+            )
+
+
+def _check_max_bytes(binding: Binding, index: int, profiles: Sequence[Profile]) -> None:
+    what = f"binding {index} '{binding.name}' max bytes"
+    if binding.is_input:
+        expected = max_bytes(binding.dtype, [profile.inputs[index].max for profile in profiles])
+    else:
+        expected = math.prod(size for size in binding.dims if size >= 0) * binding.dtype.itemsize
+    if expected >= 1 << 64:
+        refuse(what, "do not fit in 64 bits")
+    if binding.is_input or -1 not in binding.dims:
+        if binding.max_bytes != expected:
+            refuse(what, f"are {binding.max_bytes}, its largest shape takes {expected}")
+    elif binding.max_bytes != 0 and (expected == 0 or binding.max_bytes % expected != 0):
+        # Profiles bound inputs alone, so of a dynamic output only the static part is known here.
+        refuse(what, f"are {binding.max_bytes}, not a multiple of its static dims' {expected}")

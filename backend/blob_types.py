@@ -1,0 +1,136 @@
+"""What a delegate blob is made of: bindings, profiles and the enumerations in them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NoReturn, TypeAlias
+
+MAX_RANK = 8
+MAX_NAME_BYTES = 256
+
+Shape: TypeAlias = tuple[int, ...]
+
+
+class BlobError(ValueError):
+    """These bytes are not a whole, consistent delegate blob, or this description makes none."""
+
+
+def refuse(what: str, why: str) -> NoReturn:
+    """Raises BlobError, naming the field."""
+    raise BlobError(f"delegate blob: {what} {why}")
+
+
+class ScalarType(IntEnum):
+    """Element types a binding may have, by their code in ExecuTorch's ScalarType."""
+
+    UINT8 = 0
+    INT8 = 1
+    INT32 = 3
+    INT64 = 4
+    FLOAT16 = 5
+    FLOAT32 = 6
+    FLOAT64 = 7
+    BOOL = 11
+    BFLOAT16 = 15
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return _ITEM_BYTES[self]
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+_ITEM_BYTES = {
+    ScalarType.UINT8: 1,
+    ScalarType.INT8: 1,
+    ScalarType.INT32: 4,
+    ScalarType.INT64: 8,
+    ScalarType.FLOAT16: 2,
+    ScalarType.FLOAT32: 4,
+    ScalarType.FLOAT64: 8,
+    ScalarType.BOOL: 1,
+    ScalarType.BFLOAT16: 2,
+}
+
+
+class Flavour(IntEnum):
+    """The TensorRT that built the engine, and the only one that can run it."""
+
+    TENSORRT = 1
+    TENSORRT_RTX = 2
+
+    def __str__(self) -> str:
+        return "TensorRT" if self is Flavour.TENSORRT else "TensorRT-RTX"
+
+
+class HardwareCompatibility(IntEnum):
+    """TensorRT's hardware compatibility level of the engine."""
+
+    NONE = 0
+    AMPERE_PLUS = 1
+    SAME_COMPUTE_CAPABILITY = 2
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True)
+class ShapeRange:
+    """What one input's shape may be under one profile; static dims are equal in all three."""
+
+    min: Shape
+    opt: Shape
+    max: Shape
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One named optimization profile, as this delegate sees it.
+
+    Attributes:
+        name: Unique in the blob; the same list of names stands in every delegate of a method.
+        engine_profile: Index of the engine's profile. Names with the same ranges may share one.
+        inputs: One range for each input binding, in the bindings' order.
+    """
+
+    name: str
+    engine_profile: int
+    inputs: tuple[ShapeRange, ...]
+
+
+@dataclass(frozen=True)
+class Binding:
+    """One tensor of the engine.
+
+    Attributes:
+        name: The engine's name for it, unique in the blob.
+        dtype: Element type.
+        is_input: Whether the engine reads it; it writes it otherwise.
+        argument: Position among the delegate call's arguments (inputs, then outputs).
+        dims: Size of each dim, -1 where dynamic.
+        max_bytes: Bytes it takes at its upper bound over all profiles; see `max_bytes`.
+        is_shape_tensor: Whether its values shape other tensors; the runtime keeps it on the host.
+    """
+
+    name: str
+    dtype: ScalarType
+    is_input: bool
+    argument: int
+    dims: Shape
+    max_bytes: int
+    is_shape_tensor: bool = False
+
+
+def max_bytes(dtype: ScalarType, upper_bounds: Sequence[Sequence[int]]) -> int:
+    """Bytes of a tensor whose every dim is the largest of that dim over `upper_bounds`.
+
+    `upper_bounds` holds the tensor's largest shape under each profile, all of one rank. This is the
+    value that `Binding.max_bytes` must have for an input.
+    """
+    elements: int = math.prod(max(sizes) for sizes in zip(*upper_bounds, strict=True))
+    return elements * dtype.itemsize
