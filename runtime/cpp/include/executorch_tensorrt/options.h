@@ -1,0 +1,39 @@
+// Load-time options of the backend, as ExecuTorch hands them over.
+#pragma once
+
+namespace executorch_tensorrt {
+
+/// The backend's name in ExecuTorch's registry and in a .pte.
+inline constexpr char kBackendId[] = "TensorRTBackend";
+
+/// Keys for runtime::BackendOptions; set them on a LoadBackendOptionsMap under kBackendId and pass
+/// it to Module::load or Program::load_method. A compile spec of the same key in the .pte holds the
+/// value as text and counts where no load-time option is given.
+namespace option {
+
+/// const char*: the profile to use where neither a guard nor the call names one. A text of digits
+/// is an index. Default: automatic.
+inline constexpr char kDefaultProfile[] = "default_profile";
+
+/// const char*, "sticky" or "first_fit": how a profile is selected by shape. Default: "sticky",
+/// the active profile while it fits, else the first in declared order that does.
+inline constexpr char kProfileSelection[] = "profile_selection";
+
+/// const char*, "per_profile" or "single": one execution context a profile, or one in all, switched
+/// on the execution stream (less memory, slower switches). Default: "per_profile".
+inline constexpr char kProfileContexts[] = "profile_contexts";
+
+/// const char*, "auto", "cuda", "cuda:N" or "cpu". Default: "auto", the GPU named by device_id, or
+/// the CPU fallback, if the program carries one, where that GPU cannot be used. Named by "cuda" or
+/// "cpu" it is that device or an error.
+inline constexpr char kDevice[] = "device";
+
+/// int: the ordinal of the GPU where `device` names none. Default: 0.
+inline constexpr char kDeviceId[] = "device_id";
+
+/// bool: whether an engine may contain host code (version-compatible engines do). Such code runs
+/// with the rights of the process. Default: false.
+inline constexpr char kEngineHostCodeAllowed[] = "engine_host_code_allowed";
+
+}  // namespace option
+}  // namespace executorch_tensorrt

@@ -1,0 +1,203 @@
+#include "loaded_program.h"
+
+#include <executorch/extension/data_loader/buffer_data_loader.h>
+#include <executorch/extension/data_loader/mmap_data_loader.h>
+#include <executorch/runtime/backend/backend_options_map.h>
+#include <executorch/runtime/platform/runtime.h>
+#include <executorch_tensorrt/error.h>
+#include <executorch_tensorrt/options.h>
+
+#include <cstring>
+#include <utility>
+
+namespace executorch_tensorrt::python {
+
+namespace {
+
+using executorch::runtime::BackendOption;
+using executorch::runtime::DataLoader;
+using executorch::runtime::Error;
+using executorch::runtime::EValue;
+using executorch::runtime::Span;
+
+template <typename Sizes>
+std::string shape_text(const Sizes& sizes) {
+  std::string text = "[";
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(sizes[i]);
+  }
+  return text + "]";
+}
+
+std::string range_text(const InputRange& range) {
+  std::string text = range.input + " [";
+  for (size_t i = 0; i < range.min.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(range.min[i]);
+    if (range.max[i] != range.min[i]) text += ".." + std::to_string(range.max[i]);
+  }
+  return text + "]";
+}
+
+/// "; profiles: decode (ids [1..8, 1]), prefill (ids [1..8, 2..512])", "" without delegates.
+std::string profiles_text(const std::vector<std::shared_ptr<const DelegateInfo>>& delegates) {
+  if (delegates.empty()) return "";
+  std::string text = "; profiles: ";
+  for (const ProfileInfo& profile : delegates.front()->profiles()) {
+    if (text.back() == ')') text += ", ";
+    text += profile.name + " (";
+    for (const InputRange& range : profile.inputs) {
+      text += (text.back() == '(' ? "" : ", ") + range_text(range);
+    }
+    text += ")";
+  }
+  return text;
+}
+
+}  // namespace
+
+void check(Error error, const std::string& what) {
+  if (error == Error::Ok) return;
+  const std::string reported = last_error_message();
+  throw RuntimeFailure(error, reported.empty() ? what + ": ExecuTorch answered " +
+                                                     executorch::runtime::to_string(error)
+                                               : reported);
+}
+
+LoadedMethod::LoadedMethod(std::shared_ptr<LoadedProgram> program, const std::string& name,
+                           std::vector<BackendOption> options)
+    : program_(std::move(program)), name_(name), module_(program_->program_) {
+  executorch::runtime::LoadBackendOptionsMap map;
+  check(map.set_options(kBackendId, Span<BackendOption>(options.data(), options.size())),
+        "setting the backend's options");
+  DelegateCollector collector;
+  clear_last_error();
+  check(module_.load_method(name, nullptr, nullptr, &map), "loading method '" + name + "'");
+  method_ = module_.get(name);
+  delegates_ = collector.delegates();
+  takes_device_tensors_ = find_takes_device_tensors();
+}
+
+bool LoadedMethod::find_takes_device_tensors() const {
+  if (delegates_.size() != 1 || !delegates_.front()->whole_method() ||
+      delegates_.front()->device() == "cpu") {
+    return false;
+  }
+  const auto meta = this->meta();
+  for (size_t i = 0; i < meta.num_inputs(); ++i) {
+    const auto tensor = meta.input_tensor_meta(i);
+    if (tensor.ok() && tensor->is_memory_planned()) return false;
+  }
+  return true;
+}
+
+std::vector<Output> LoadedMethod::execute(const std::vector<EValue>& inputs,
+                                          const std::vector<GivenMemory>& given) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  clear_last_error();
+  if (inputs.size() != method_->inputs_size()) {
+    throw RuntimeFailure(Error::InvalidArgument,
+                         "method '" + name_ + "' takes " + std::to_string(method_->inputs_size()) +
+                             " inputs; it was given " + std::to_string(inputs.size()));
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) set_input(i, inputs[i]);
+  std::vector<OutputMemory> memory(method_->outputs_size());
+  for (size_t i = 0; i < memory.size(); ++i) {
+    if (given.empty()) {
+      memory[i] = prepare_output(i);
+    } else {
+      check(method_->set_output_data_ptr(given.at(i).data, given.at(i).bytes, i),
+            "setting output " + std::to_string(i));
+    }
+  }
+  check(method_->execute(), "executing method '" + name_ + "'");
+  std::vector<Output> outputs;
+  for (size_t i = 0; i < memory.size(); ++i) {
+    outputs.push_back(take_output(i, !given.empty(), std::move(memory[i])));
+  }
+  return outputs;
+}
+
+void LoadedMethod::set_input(size_t index, const EValue& value) {
+  const Error error = method_->set_input(value, index);
+  if (error == Error::Ok) return;
+  const std::string what = "input " + std::to_string(index) + " of method '" + name_ + "'";
+  const auto meta = this->meta().input_tensor_meta(index);
+  if (!meta.ok() || !value.isTensor()) {
+    throw RuntimeFailure(error, what + " is not of the kind that the method takes");
+  }
+  const auto& tensor = value.toTensor();
+  throw RuntimeFailure(Error::InvalidArgument,
+                       what + " is " + executorch::runtime::toString(tensor.scalar_type()) + " " +
+                           shape_text(tensor.sizes()) + "; the program takes " +
+                           executorch::runtime::toString(meta->scalar_type()) + " of rank " +
+                           std::to_string(meta->sizes().size()) + ", at most " +
+                           shape_text(meta->sizes()) + profiles_text(delegates_));
+}
+
+OutputMemory LoadedMethod::prepare_output(size_t index) {
+  const auto meta = this->meta().output_tensor_meta(index);
+  if (!meta.ok() || meta->is_memory_planned() || meta->nbytes() == 0) return nullptr;
+  OutputMemory memory(new uint8_t[meta->nbytes()]);
+  check(method_->set_output_data_ptr(memory.get(), meta->nbytes(), index),
+        "setting output " + std::to_string(index));
+  return memory;
+}
+
+Output LoadedMethod::take_output(size_t index, bool given, OutputMemory memory) {
+  const EValue& value = method_->get_output(index);
+  if (value.isNone()) return std::monostate{};
+  if (value.isInt()) return value.toInt();
+  if (value.isDouble()) return value.toDouble();
+  if (value.isBool()) return value.toBool();
+  if (!value.isTensor()) {
+    throw RuntimeFailure(Error::NotSupported, "output " + std::to_string(index) +
+                                                  " is neither a tensor, a number nor None");
+  }
+  const auto& tensor = value.toTensor();
+  if (memory == nullptr && !given) {
+    // In the program's own memory, which its next execution writes again.
+    memory.reset(new uint8_t[tensor.nbytes()]);
+    if (tensor.nbytes() > 0) std::memcpy(memory.get(), tensor.const_data_ptr(), tensor.nbytes());
+  }
+  return TensorOutput{
+      tensor.scalar_type(), {tensor.sizes().begin(), tensor.sizes().end()}, std::move(memory)};
+}
+
+LoadedProgram::LoadedProgram(std::unique_ptr<DataLoader> loader, const std::string& what)
+    : loader_(std::move(loader)) {
+  executorch::runtime::runtime_init();
+  auto program = executorch::runtime::Program::load(loader_.get());
+  check(program.error(), what + " is not an ExecuTorch program");
+  program_ = std::make_shared<executorch::runtime::Program>(std::move(program.get()));
+}
+
+std::shared_ptr<LoadedProgram> LoadedProgram::from_file(const std::string& path) {
+  clear_last_error();
+  auto loader = executorch::extension::MmapDataLoader::from(
+      path.c_str(), executorch::extension::MmapDataLoader::MlockConfig::NoMlock);
+  check(loader.error(), "reading " + path);
+  auto owned = std::make_unique<executorch::extension::MmapDataLoader>(std::move(loader.get()));
+  return std::shared_ptr<LoadedProgram>(new LoadedProgram(std::move(owned), path));
+}
+
+std::shared_ptr<LoadedProgram> LoadedProgram::from_bytes(const void* data, size_t size) {
+  clear_last_error();
+  auto loader = std::make_unique<executorch::extension::BufferDataLoader>(data, size);
+  return std::shared_ptr<LoadedProgram>(
+      new LoadedProgram(std::move(loader), "a buffer of " + std::to_string(size) + " bytes"));
+}
+
+std::vector<std::string> LoadedProgram::method_names() const {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < program_->num_methods(); ++i) {
+    names.emplace_back(program_->get_method_name(i).get());
+  }
+  return names;
+}
+
+std::shared_ptr<LoadedMethod> LoadedProgram::load_method(const std::string& name,
+                                                         std::vector<BackendOption> options) {
+  return std::make_shared<LoadedMethod>(shared_from_this(), name, std::move(options));
+}
+
+}  // namespace executorch_tensorrt::python

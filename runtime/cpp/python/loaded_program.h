@@ -1,0 +1,110 @@
+// A .pte and its methods, loaded; free of Python.
+#pragma once
+
+#include <executorch/extension/module/module.h>
+#include <executorch/runtime/backend/options.h>
+#include <executorch/runtime/core/data_loader.h>
+#include <executorch_tensorrt/delegate_info.h>
+
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace executorch_tensorrt::python {
+
+/// An ExecuTorch error with its text; becomes a Python exception at the binding.
+struct RuntimeFailure : std::runtime_error {
+  RuntimeFailure(executorch::runtime::Error code, const std::string& text)
+      : std::runtime_error(text), code(code) {}
+  executorch::runtime::Error code;
+};
+
+/// Throws RuntimeFailure unless Ok: `what`, and this library's last error where it reported one.
+void check(executorch::runtime::Error error, const std::string& what);
+
+/// Memory that an output lies in, handed to whoever reads it.
+using OutputMemory = std::unique_ptr<uint8_t[]>;
+
+/// A tensor that depends no more on the method, which another thread may execute next.
+struct TensorOutput {
+  executorch::aten::ScalarType dtype;
+  std::vector<size_t> shape;
+  OutputMemory memory;  // nullptr where the caller gave the memory
+};
+
+/// None, a number or a tensor.
+using Output = std::variant<std::monostate, int64_t, double, bool, TensorOutput>;
+
+/// Memory of the caller's for an output, on the host or the method's device.
+struct GivenMemory {
+  void* data;
+  size_t bytes;
+};
+
+class LoadedProgram;
+
+/// One method. Executions of it take turns; those of other methods run beside it.
+class LoadedMethod {
+ public:
+  LoadedMethod(std::shared_ptr<LoadedProgram> program, const std::string& name,
+               std::vector<executorch::runtime::BackendOption> options);
+
+  const std::vector<std::shared_ptr<const DelegateInfo>>& delegates() const { return delegates_; }
+  executorch::runtime::MethodMeta meta() const { return method_->method_meta(); }
+
+  /// Whether inputs and outputs may lie on the delegate's GPU: no other part of the method, and no
+  /// copy into memory that the program planned, touches them.
+  bool takes_device_tensors() const { return takes_device_tensors_; }
+
+  /// Tensors among the inputs are read where they lie and must live until this returns; on a
+  /// stream of the caller's, until it has got there. `given`: none, or one an output.
+  std::vector<Output> execute(const std::vector<executorch::runtime::EValue>& inputs,
+                              const std::vector<GivenMemory>& given);
+
+ private:
+  // Lends the Method out of the Module, whose own way of executing it allocates on each call.
+  class MethodModule : public executorch::extension::Module {
+   public:
+    using Module::Module;
+    executorch::runtime::Method* get(const std::string& name) {
+      return methods_.at(name).method.get();
+    }
+  };
+
+  void set_input(size_t index, const executorch::runtime::EValue& value);
+  OutputMemory prepare_output(size_t index);
+  Output take_output(size_t index, bool given, OutputMemory memory);
+  bool find_takes_device_tensors() const;
+
+  std::shared_ptr<LoadedProgram> program_;
+  std::string name_;
+  MethodModule module_;
+  executorch::runtime::Method* method_ = nullptr;
+  std::vector<std::shared_ptr<const DelegateInfo>> delegates_;
+  bool takes_device_tensors_ = false;
+  std::mutex mutex_;
+};
+
+class LoadedProgram : public std::enable_shared_from_this<LoadedProgram> {
+ public:
+  static std::shared_ptr<LoadedProgram> from_file(const std::string& path);
+  /// The bytes must live as long as the program.
+  static std::shared_ptr<LoadedProgram> from_bytes(const void* data, size_t size);
+
+  std::vector<std::string> method_names() const;
+  std::shared_ptr<LoadedMethod> load_method(
+      const std::string& name, std::vector<executorch::runtime::BackendOption> options);
+
+ private:
+  friend class LoadedMethod;
+  explicit LoadedProgram(std::unique_ptr<executorch::runtime::DataLoader> loader,
+                         const std::string& what);
+
+  std::unique_ptr<executorch::runtime::DataLoader> loader_;
+  std::shared_ptr<executorch::runtime::Program> program_;
+};
+
+}  // namespace executorch_tensorrt::python

@@ -1,0 +1,77 @@
+#include "context_set.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace executorch_tensorrt {
+
+namespace {
+
+Error switch_profile(ContextSlot& slot, uint32_t engine_profile, Stream stream) {
+  if (slot.engine_profile == engine_profile) return Error::Ok;
+  slot.engine_profile.reset();
+  slot.forget_shapes();
+  const Error error = slot.context->set_optimization_profile(engine_profile, stream);
+  if (error != Error::Ok) return error;
+  slot.engine_profile = engine_profile;
+  return Error::Ok;
+}
+
+uint32_t count_engine_profiles(const DelegateBlob& blob) {
+  uint32_t count = 0;
+  for (const Profile& profile : blob.profiles) count = std::max(count, profile.engine_profile + 1);
+  return count;
+}
+
+}  // namespace
+
+Error ContextSet::add_slots(const DelegateBlob& blob, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    auto context = engine_->create_execution_context();
+    if (!context.ok()) return context.error();
+    ContextSlot slot;
+    slot.context = std::move(*context);
+    slot.input_shapes.resize(blob.num_inputs);
+    slot.output_shapes.resize(blob.bindings.size() - blob.num_inputs);
+    slots_.push_back(std::move(slot));
+  }
+  return Error::Ok;
+}
+
+Result<std::unique_ptr<ContextSet>> ContextSet::create(std::shared_ptr<Engine> engine,
+                                                       std::shared_ptr<Device> device,
+                                                       const DelegateBlob& blob,
+                                                       ProfileContexts mode) {
+  std::unique_ptr<ContextSet> set(new ContextSet(std::move(engine), std::move(device)));
+  const uint32_t num_profiles = count_engine_profiles(blob);
+  for (uint32_t p = 0; p < num_profiles; ++p) {
+    set->activation_bytes_ = std::max(set->activation_bytes_, set->engine_->activation_bytes(p));
+  }
+  if (set->activation_bytes_ > 0) {
+    const Error error = set->activations_.reserve(set->activation_bytes_);
+    if (error != Error::Ok) return error;
+  }
+  const Error error = set->add_slots(blob, mode == ProfileContexts::kSingle ? 1 : num_profiles);
+  if (error != Error::Ok) return error;
+  return set;
+}
+
+Error ContextSet::place_on_profiles(Stream stream) {
+  for (uint32_t p = 0; p < slots_.size(); ++p) {
+    if (const Error error = switch_profile(slots_[p], p, stream); error != Error::Ok) return error;
+    const Error error =
+        slots_[p].context->set_activation_memory(activations_.data(), activation_bytes_);
+    if (error != Error::Ok) return error;
+  }
+  return Error::Ok;
+}
+
+Result<ContextSlot*> ContextSet::on_profile(uint32_t engine_profile, Stream stream) {
+  ContextSlot& slot = slots_.size() == 1 ? slots_.front() : slots_[engine_profile];
+  if (const Error error = switch_profile(slot, engine_profile, stream); error != Error::Ok) {
+    return error;
+  }
+  return &slot;
+}
+
+}  // namespace executorch_tensorrt

@@ -1,0 +1,189 @@
+#include "delegate.h"
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "last_error.h"
+#include "thread_state.h"
+#include "warm_up.h"
+
+namespace executorch_tensorrt {
+
+namespace {
+
+using executorch::runtime::EValue;
+using executorch::runtime::Span;
+
+std::vector<std::string> input_names(const DelegateBlob& blob) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < blob.num_inputs; ++i) names.push_back(blob.bindings[i].name);
+  return names;
+}
+
+}  // namespace
+
+TensorRTDelegate::TensorRTDelegate(DelegateParts parts)
+    : parts_(std::move(parts)),
+      profiles_(input_names(parts_.blob), parts_.blob.profiles),
+      arguments_(parts_.blob),
+      placeholder_(*parts_.device, MemoryKind::kDevice) {}
+
+Result<std::unique_ptr<TensorRTDelegate>> TensorRTDelegate::create(DelegateParts parts) {
+  std::unique_ptr<TensorRTDelegate> delegate(new TensorRTDelegate(std::move(parts)));
+  if (const Error error = delegate->prepare(); error != Error::Ok) return error;
+  return delegate;
+}
+
+Error TensorRTDelegate::prepare() {
+  const DelegateBlob& blob = parts_.blob;
+  Device& device = *parts_.device;
+  if (const Error error = profiles_.check(parts_.options.default_profile); error != Error::Ok) {
+    return error;
+  }
+  for (const Binding& binding : blob.bindings) {
+    has_shape_tensors_ |= binding.is_input && binding.is_shape_tensor;
+    staging_.push_back(
+        {DeviceBuffer(device, MemoryKind::kDevice), DeviceBuffer(device, MemoryKind::kHost)});
+    own_outputs_.emplace_back(device, MemoryKind::kHost);
+  }
+  staged_outputs_.reserve(blob.bindings.size());
+  if (const Error error = placeholder_.reserve(1); error != Error::Ok) return error;
+
+  const auto stream = device.create_stream();
+  if (!stream.ok()) return stream.error();
+  stream_ = *stream;
+  has_stream_ = true;
+
+  auto in_flight = InFlight::create(parts_.device);
+  if (!in_flight.ok()) return in_flight.error();
+  in_flight_ = std::move(*in_flight);
+
+  auto contexts =
+      ContextSet::create(parts_.engine, parts_.device, blob, parts_.options.profile_contexts);
+  if (!contexts.ok()) return contexts.error();
+  contexts_ = std::move(*contexts);
+  {
+    Completion completion(*in_flight_, stream_);
+    Error error = contexts_->place_on_profiles(stream_);
+    if (error == Error::Ok) error = completion.wait();
+    if (error != Error::Ok) return error;
+  }
+  return warm_up(*contexts_, *parts_.engine, blob, device, *in_flight_, stream_);
+}
+
+TensorRTDelegate::~TensorRTDelegate() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  in_flight_.reset();  // waits, before anything that the work may use goes
+  contexts_.reset();
+  if (has_stream_) parts_.device->destroy_stream(stream_);
+}
+
+Error TensorRTDelegate::execute(Span<EValue*> args) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  size_t profile = 0;
+  const Error error = execute_locked(args, profile);
+  if (error == Error::Ok) {
+    parts_.record->count_execution(profile);
+  } else {
+    parts_.record->count_failure();
+  }
+  return error;
+}
+
+Error TensorRTDelegate::execute_locked(Span<EValue*> args, size_t& profile) {
+  if (const Error error = in_flight_->fault(); error != Error::Ok) return error;
+  if (const Error error = arguments_.read(args); error != Error::Ok) return error;
+  const auto selected = select_profile();
+  if (!selected.ok()) return selected.error();
+  profile = *selected;
+  const auto callers = callers_stream();
+  if (callers) {
+    if (const Error error = parts_.device->check_stream(*callers); error != Error::Ok) return error;
+  }
+
+  Call call{callers.value_or(stream_), !callers.has_value()};
+  {
+    Completion completion(*in_flight_, call.stream);
+    Error error = completion.order_after_last();
+    if (error == Error::Ok) error = enqueue(profile, call);
+    if (error != Error::Ok) {
+      // What was remembered of the context may not be so any more.
+      if (call.slot != nullptr) call.slot->forget_shapes();
+      return error;
+    }
+    if (call.synchronous) {
+      error = completion.wait();
+      if (!parts_.device->reads_host_memory()) parts_.record->count_host_synchronization();
+    } else {
+      error = completion.record();
+    }
+    if (error != Error::Ok) return error;
+  }
+  deliver_host_outputs();
+  parts_.active->set(profile);
+  return Error::Ok;
+}
+
+Result<size_t> TensorRTDelegate::select_profile() const {
+  const ProfileRequest* pinned = pinned_profile();
+  return profiles_.select(pinned != nullptr ? *pinned : parts_.options.default_profile,
+                          parts_.options.profile_selection, parts_.active->get(),
+                          arguments_.input_shapes());
+}
+
+Error TensorRTDelegate::enqueue(size_t profile, Call& call) {
+  const DelegateBlob& blob = parts_.blob;
+  const auto slot = contexts_->on_profile(blob.profiles[profile].engine_profile, call.stream);
+  if (!slot.ok()) return slot.error();
+  call.slot = *slot;
+
+  if (const Error error = set_input_shapes(call); error != Error::Ok) return error;
+  for (size_t i = 0; i < blob.num_inputs; ++i) {
+    const Error error =
+        blob.bindings[i].is_shape_tensor ? bind_shape_tensor(i, call) : bind_input(i, call);
+    if (error != Error::Ok) return error;
+  }
+  if (const Error error = find_output_shapes(call); error != Error::Ok) return error;
+
+  staged_outputs_.clear();
+  if (parts_.engine->knows_shapes_before_enqueue()) {
+    for (size_t i = blob.num_inputs; i < blob.bindings.size(); ++i) {
+      if (const Error error = bind_output(i, call); error != Error::Ok) return error;
+    }
+  }
+  if (const Error error = call.slot->context->enqueue(call.stream); error != Error::Ok)
+    return error;
+  return collect_outputs(call);
+}
+
+Error TensorRTDelegate::set_input_shapes(Call& call) {
+  ContextSlot& slot = *call.slot;
+  const auto shapes = arguments_.input_shapes();
+  // The values of shape tensors bear on the outputs' shapes too, and are not compared.
+  bool known = slot.shapes_known && !has_shape_tensors_;
+  for (size_t i = 0; known && i < shapes.size(); ++i) known = slot.input_shapes[i] == shapes[i];
+  if (known) return Error::Ok;
+
+  slot.forget_shapes();
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const Error error = slot.context->set_input_shape(i, shapes[i]);
+    if (error != Error::Ok) return error;
+    slot.input_shapes[i] = shapes[i];
+  }
+  return Error::Ok;
+}
+
+Error TensorRTDelegate::find_output_shapes(Call& call) {
+  ContextSlot& slot = *call.slot;
+  if (slot.shapes_known || !parts_.engine->knows_shapes_before_enqueue()) return Error::Ok;
+  for (size_t i = 0; i < slot.output_shapes.size(); ++i) {
+    const auto shape = slot.context->output_shape(parts_.blob.num_inputs + i);
+    if (!shape.ok()) return shape.error();
+    slot.output_shapes[i] = *shape;
+  }
+  slot.shapes_known = true;
+  return Error::Ok;
+}
+
+}  // namespace executorch_tensorrt

@@ -1,0 +1,107 @@
+// One delegate of a loaded method: an engine, its contexts, and the execution of calls on them.
+#pragma once
+
+#include <executorch/runtime/core/evalue.h>
+#include <executorch/runtime/core/freeable_buffer.h>
+#include <executorch/runtime/core/span.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "active_profile.h"
+#include "completion.h"
+#include "context_set.h"
+#include "delegate_arguments.h"
+#include "delegate_blob.h"
+#include "delegate_record.h"
+#include "device_buffer.h"
+#include "engine.h"
+#include "profile_table.h"
+#include "runtime_options.h"
+
+namespace executorch_tensorrt {
+
+/// What a delegate is made of. `blob`'s sections point into `processed`, where that is kept.
+struct DelegateParts {
+  std::optional<executorch::runtime::FreeableBuffer> processed;
+  DelegateBlob blob;
+  RuntimeOptions options;
+  std::shared_ptr<Device> device;
+  std::shared_ptr<Engine> engine;
+  std::shared_ptr<ActiveProfile> active;
+  std::shared_ptr<DelegateRecord> record;
+};
+
+class TensorRTDelegate {
+ public:
+  static Result<std::unique_ptr<TensorRTDelegate>> create(DelegateParts parts);
+
+  /// Waits for what is in flight.
+  ~TensorRTDelegate();
+  TensorRTDelegate(const TensorRTDelegate&) = delete;
+  TensorRTDelegate& operator=(const TensorRTDelegate&) = delete;
+
+  /// One call: its inputs, then its outputs. On the caller's stream, where it set one and all
+  /// tensors are on the device, returns with the work enqueued; otherwise with the outputs there.
+  /// After an error nothing of the call runs any more, unless the device itself does not answer.
+  Error execute(executorch::runtime::Span<executorch::runtime::EValue*> args);
+
+  const std::shared_ptr<DelegateRecord>& record() const { return parts_.record; }
+
+ private:
+  /// What a tensor that cannot be bound is copied through, at fixed addresses; `host` is
+  /// page-locked.
+  struct Staging {
+    DeviceBuffer device, host;
+  };
+  /// Where a tensor lies, as far as binding it goes: as it is, or copied through staging.
+  enum class Place { kBound, kHost, kUnaligned };
+  struct StagedOutput {
+    size_t binding;
+    bool on_host;
+  };
+  /// What one call needs to know on the way.
+  struct Call {
+    Stream stream;
+    bool synchronous;  // return with the outputs there
+    ContextSlot* slot = nullptr;
+  };
+
+  explicit TensorRTDelegate(DelegateParts parts);
+  Error prepare();
+
+  Error execute_locked(executorch::runtime::Span<executorch::runtime::EValue*> args,
+                       size_t& profile);
+  Result<size_t> select_profile() const;
+  Error enqueue(size_t profile, Call& call);
+  Error bind_input(size_t binding, Call& call);
+  Error bind_shape_tensor(size_t binding, Call& call);
+  Error set_input_shapes(Call& call);
+  Error find_output_shapes(Call& call);
+  Error bind_output(size_t binding, Call& call);
+  Error resize_output(size_t binding, const Dims& shape);
+  Error collect_outputs(Call& call);
+  void deliver_host_outputs();
+  Result<Place> place_of(size_t binding) const;
+  Error reserve_staging(size_t binding, bool on_host);
+  Error set_address(size_t binding, void* address, size_t bytes, Call& call);
+
+  DelegateParts parts_;
+  ProfileTable profiles_;
+  bool has_shape_tensors_ = false;
+
+  std::mutex mutex_;  // over all below, and over every use of the contexts
+  DelegateArguments arguments_;
+  std::vector<Staging> staging_;              // one a binding
+  std::vector<DeviceBuffer> own_outputs_;     // one a binding, for outputs that have no memory
+  std::vector<StagedOutput> staged_outputs_;  // of the current call
+  DeviceBuffer placeholder_;                  // stands for the memory of empty tensors
+  Stream stream_ = nullptr;
+  bool has_stream_ = false;
+  std::unique_ptr<ContextSet> contexts_;
+  std::unique_ptr<InFlight> in_flight_;
+};
+
+}  // namespace executorch_tensorrt

@@ -1,0 +1,252 @@
+#include "delegate_blob.h"
+
+#include <executorch/runtime/core/exec_aten/util/scalar_type_util.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "blob_checks.h"
+#include "byte_reader.h"
+#include "crc32.h"
+#include "last_error.h"
+
+namespace executorch_tensorrt {
+
+namespace {
+
+constexpr char kMagic[] = {'E', 'T', 'R', 'T'};
+constexpr uint16_t kMajor = 1;
+constexpr uint16_t kMinor = 0;
+constexpr size_t kHeaderBytes = 64;
+constexpr size_t kSectionAlignment = 256;
+
+// The fewest bytes an item of a list can have.
+constexpr size_t kBindingBytes = 23;
+constexpr size_t kProfileBytes = 12;
+constexpr size_t kShapeRangeBytes = 12;
+constexpr size_t kBuildOptionBytes = 8;
+
+struct Sections {
+  uint16_t minor = 0;
+  Section metadata, engine, fallback;
+};
+
+/// A blob in memory ends far below SIZE_MAX, so this does not wrap.
+size_t aligned(size_t offset) {
+  return (offset + kSectionAlignment - 1) / kSectionAlignment * kSectionAlignment;
+}
+
+void check_version(uint16_t major, uint16_t minor) {
+  if (major == kMajor) return;
+  throw BlobRefused("blob version " + std::to_string(major) + "." + std::to_string(minor) +
+                    "; this build reads " + std::to_string(kMajor) +
+                    ".x: " + (major > kMajor ? "upgrade executorch-tensorrt" : "export it again"));
+}
+
+/// Takes a section's offset and size off the header; it must lie at `expected`.
+Section read_section(ByteReader& header, const Section& blob, size_t expected,
+                     const std::string& name) {
+  const auto offset = header.number<uint64_t>(name + " offset");
+  const auto size = header.number<uint64_t>(name + " size");
+  if (offset != expected) {
+    refuse(name + " offset", "is " + std::to_string(offset) + ", not " + std::to_string(expected));
+  }
+  if (size == 0) refuse(name, "is empty");
+  if (offset > blob.size || size > blob.size - offset) {
+    refuse(name, "of " + std::to_string(size) + " bytes at " + std::to_string(offset) +
+                     " is cut off: the blob has " + std::to_string(blob.size) + " bytes");
+  }
+  return {blob.data + offset, static_cast<size_t>(size)};
+}
+
+size_t end_of(const Section& section, const Section& blob) {
+  return static_cast<size_t>(section.data - blob.data) + section.size;
+}
+
+void check_zero(const Section& blob, size_t begin, size_t end) {
+  if (std::any_of(blob.data + begin, blob.data + end, [](uint8_t byte) { return byte != 0; })) {
+    refuse("padding", "is not zero");
+  }
+}
+
+/// Checks the header, and that the sections as laid out fill the blob to its last byte.
+Sections read_header(const Section& blob) {
+  ByteReader header(blob.data, std::min(blob.size, kHeaderBytes));
+  if (std::memcmp(header.take(sizeof(kMagic), "magic"), kMagic, sizeof(kMagic)) != 0) {
+    refuse("magic", "is not ETRT; these bytes are no delegate blob");
+  }
+  const auto major = header.number<uint16_t>("major version");
+  Sections sections;
+  sections.minor = header.number<uint16_t>("minor version");
+  check_version(major, sections.minor);
+  if (blob.size < kHeaderBytes) {
+    refuse("header", "is cut off: " + std::to_string(blob.size) + " of " +
+                         std::to_string(kHeaderBytes) + " bytes");
+  }
+  const auto header_bytes = header.number<uint32_t>("header bytes");
+  if (header_bytes != kHeaderBytes) {
+    refuse("header bytes",
+           "are " + std::to_string(header_bytes) + ", not " + std::to_string(kHeaderBytes));
+  }
+  const auto crc = header.number<uint32_t>("CRC-32");
+  sections.metadata = read_section(header, blob, kHeaderBytes, "metadata");
+  const size_t metadata_end = end_of(sections.metadata, blob);
+  sections.engine = read_section(header, blob, aligned(metadata_end), "engine");
+  check_zero(blob, metadata_end, aligned(metadata_end));
+  size_t end = end_of(sections.engine, blob);
+  ByteReader fallback = header;  // two zeros, where there is none
+  if (fallback.number<uint64_t>("fallback offset") != 0 ||
+      fallback.number<uint64_t>("fallback size") != 0) {
+    sections.fallback = read_section(header, blob, aligned(end), "fallback");
+    check_zero(blob, end, aligned(end));
+    end = end_of(sections.fallback, blob);
+  }
+  if (end != blob.size) {
+    refuse("size", "is " + std::to_string(blob.size) + " bytes, its sections end at " +
+                       std::to_string(end));
+  }
+  if (crc32(sections.metadata.data, sections.metadata.size) != crc) {
+    refuse("metadata", "does not have the CRC-32 that the header says");
+  }
+  return sections;
+}
+
+template <typename Unsigned>
+void check_copy(ByteReader& reader, Unsigned in_header, const std::string& field) {
+  const auto copy = reader.number<Unsigned>(field);
+  if (copy != in_header) {
+    refuse(field, "is " + std::to_string(in_header) + " in the header, " + std::to_string(copy) +
+                      " in the metadata");
+  }
+}
+
+Flavour read_flavour(ByteReader& reader) {
+  const auto code = reader.number<uint8_t>("flavour");
+  if (code != static_cast<uint8_t>(Flavour::kTensorRT) &&
+      code != static_cast<uint8_t>(Flavour::kTensorRTRTX)) {
+    refuse("flavour", std::to_string(code) + " is not known");
+  }
+  return static_cast<Flavour>(code);
+}
+
+void read_target(ByteReader& reader, DelegateBlob& blob) {
+  std::memcpy(blob.engine_id.data(), reader.take(blob.engine_id.size(), "engine id"),
+              blob.engine_id.size());
+  blob.flavour = read_flavour(reader);
+  blob.version.major = reader.number<uint32_t>("TensorRT version");
+  blob.version.minor = reader.number<uint32_t>("TensorRT version");
+  blob.version.patch = reader.number<uint32_t>("TensorRT version");
+  blob.version.build = reader.number<uint32_t>("TensorRT version");
+  blob.compute_capability_major = reader.number<uint32_t>("compute capability");
+  blob.compute_capability_minor = reader.number<uint32_t>("compute capability");
+  blob.hardware_compatibility =
+      static_cast<HardwareCompatibility>(reader.choice(3, "hardware compatibility"));
+  blob.version_compatible = reader.choice(2, "version compatible") != 0;
+}
+
+Binding read_binding(ByteReader& reader, size_t index) {
+  Binding binding;
+  std::string field = "binding " + std::to_string(index);
+  binding.name = reader.text(field + " name");
+  field += " '" + binding.name + "'";
+  const auto code = reader.number<uint8_t>(field + " dtype");
+  binding.dtype = static_cast<executorch::aten::ScalarType>(code);
+  if (code > INT8_MAX || element_size(binding.dtype) == 0) {
+    refuse(field + " dtype", std::to_string(code) + " is not known");
+  }
+  binding.is_input = reader.choice(2, field + " direction") == 0;
+  binding.is_shape_tensor = reader.choice(2, field + " flags") != 0;
+  binding.argument = reader.number<uint32_t>(field + " argument");
+  binding.dims = reader.dims(field + " dims");
+  binding.max_bytes = reader.number<uint64_t>(field + " max bytes");
+  return binding;
+}
+
+Profile read_profile(ByteReader& reader, size_t index) {
+  Profile profile;
+  std::string field = "profile " + std::to_string(index);
+  profile.name = reader.text(field + " name");
+  field += " '" + profile.name + "'";
+  profile.engine_profile = reader.number<uint32_t>(field + " engine profile");
+  const uint32_t count = reader.count(kShapeRangeBytes, field + " input count");
+  profile.inputs.reserve(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    ShapeRange range;
+    range.min = reader.dims(field + " min");
+    range.opt = reader.dims(field + " opt");
+    range.max = reader.dims(field + " max");
+    profile.inputs.push_back(range);
+  }
+  return profile;
+}
+
+DelegateBlob read_metadata(const Sections& sections) {
+  ByteReader reader(sections.metadata.data, sections.metadata.size);
+  // The header is not under the CRC; these copies of its fields are.
+  check_copy<uint16_t>(reader, kMajor, "major version");
+  check_copy<uint16_t>(reader, sections.minor, "minor version");
+  check_copy<uint64_t>(reader, sections.engine.size, "engine size");
+  check_copy<uint64_t>(reader, sections.fallback.size, "fallback size");
+  DelegateBlob blob;
+  blob.engine = sections.engine;
+  blob.fallback = sections.fallback;
+  read_target(reader, blob);
+  blob.num_arguments = reader.number<uint32_t>("argument count");
+  const uint32_t bindings = reader.count(kBindingBytes, "binding count");
+  blob.bindings.reserve(bindings);
+  for (uint32_t i = 0; i < bindings; ++i) {
+    blob.bindings.push_back(read_binding(reader, i));
+    if (blob.bindings.back().is_input) ++blob.num_inputs;
+  }
+  const uint32_t profiles = reader.count(kProfileBytes, "profile count");
+  blob.profiles.reserve(profiles);
+  for (uint32_t i = 0; i < profiles; ++i) blob.profiles.push_back(read_profile(reader, i));
+  const auto states = reader.number<uint32_t>("state count");
+  if (states != 0) {
+    refuse("state count", "is " + std::to_string(states) + "; version 1.0 has none");
+  }
+  const uint32_t options = reader.count(kBuildOptionBytes, "build option count");
+  blob.build_options.reserve(options);
+  for (uint32_t i = 0; i < options; ++i) {
+    const std::string field = "build option " + std::to_string(i);
+    std::string key = reader.text(field + " name");
+    std::string value = reader.text(field + " value");
+    blob.build_options.emplace_back(std::move(key), std::move(value));
+  }
+  if (reader.remaining() != 0 && sections.minor <= kMinor) {
+    refuse("metadata", "has " + std::to_string(reader.remaining()) + " bytes after its last field");
+  }
+  return blob;
+}
+
+}  // namespace
+
+const char* to_string(Flavour flavour) {
+  return flavour == Flavour::kTensorRT ? "TensorRT" : "TensorRT-RTX";
+}
+
+std::string to_string(const TensorRTVersion& version) {
+  return std::to_string(version.major) + "." + std::to_string(version.minor) + "." +
+         std::to_string(version.patch) + "." + std::to_string(version.build);
+}
+
+executorch::runtime::Result<DelegateBlob> DelegateBlob::parse(const void* data, size_t size) {
+  try {
+    DelegateBlob blob = read_metadata(read_header({static_cast<const uint8_t*>(data), size}));
+    check_contents(blob);
+    return blob;
+  } catch (const BlobRefused& refused) {
+    return report(Error::DelegateInvalidCompatibility, refused.what());
+  } catch (const std::bad_alloc&) {
+    return report(Error::MemoryAllocationFailed, "out of memory");
+  }
+}
+
+size_t bytes_of(const Binding& binding, const Dims& shape) {
+  size_t bytes = executorch::runtime::elementSize(binding.dtype);
+  for (uint32_t d = 0; d < shape.rank; ++d) bytes *= static_cast<size_t>(shape.size[d]);
+  return bytes;
+}
+
+}  // namespace executorch_tensorrt

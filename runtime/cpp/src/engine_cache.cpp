@@ -1,0 +1,46 @@
+#include "engine_cache.h"
+
+#include <array>
+#include <map>
+#include <mutex>
+#include <string>
+#include <tuple>
+
+namespace executorch_tensorrt {
+
+namespace {
+
+struct Entry {
+  std::mutex loading;
+  std::weak_ptr<Engine> engine;
+};
+
+/// The flag counts too: an engine that was let run host code is not for those who forbid it.
+using Key = std::tuple<std::string, std::array<uint8_t, 32>, bool>;
+
+std::shared_ptr<Entry> entry_of(Key key) {
+  static std::mutex mutex;
+  static auto* entries = new std::map<Key, std::shared_ptr<Entry>>;  // outlives static delegates
+  const std::lock_guard<std::mutex> lock(mutex);
+  for (auto it = entries->begin(); it != entries->end();) {
+    const bool idle = it->second.use_count() == 1 && it->second->engine.expired();
+    it = idle ? entries->erase(it) : std::next(it);
+  }
+  auto& entry = (*entries)[std::move(key)];
+  if (entry == nullptr) entry = std::make_shared<Entry>();
+  return entry;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Engine>> shared_tensorrt_engine(const DelegateBlob& blob, Device& device,
+                                                       bool engine_host_code_allowed) {
+  const auto entry = entry_of({device.name(), blob.engine_id, engine_host_code_allowed});
+  const std::lock_guard<std::mutex> lock(entry->loading);
+  if (auto engine = entry->engine.lock()) return engine;
+  auto engine = create_tensorrt_engine(blob, device, engine_host_code_allowed);
+  if (engine.ok()) entry->engine = *engine;
+  return engine;
+}
+
+}  // namespace executorch_tensorrt

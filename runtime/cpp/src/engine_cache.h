@@ -1,0 +1,18 @@
+// One engine for all delegates that carry the same one on the same device, so that its weights are
+// there once.
+#pragma once
+
+#include <memory>
+
+#include "delegate_blob.h"
+#include "device.h"
+#include "engine.h"
+
+namespace executorch_tensorrt {
+
+/// The loaded engine with this blob's engine id on this device, or a new one; it lives as long as
+/// some delegate holds it. Two threads that ask for the same engine load it once.
+Result<std::shared_ptr<Engine>> shared_tensorrt_engine(const DelegateBlob& blob, Device& device,
+                                                       bool engine_host_code_allowed);
+
+}  // namespace executorch_tensorrt

@@ -1,0 +1,195 @@
+// The CPU fallback: the partition as an ExecuTorch program of its own, run inside the delegate.
+#include <executorch/extension/data_loader/buffer_data_loader.h>
+#include <executorch/extension/module/module.h>
+#include <executorch/extension/tensor/tensor.h>
+#include <executorch/runtime/core/error.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine.h"
+#include "last_error.h"
+
+namespace executorch_tensorrt {
+
+namespace {
+
+using executorch::aten::SizesType;
+using executorch::extension::BufferDataLoader;
+using executorch::extension::Module;
+using executorch::extension::TensorPtr;
+using executorch::runtime::EValue;
+
+constexpr char kMethod[] = "forward";
+
+/// What ExecuTorch asks of a program's first byte, and its kernels of constants.
+constexpr size_t kProgramAlignment = 64;
+
+Error program_error(Error error, const char* what) {
+  return report(error, std::string("the CPU fallback program ") + what + " (" +
+                           executorch::runtime::to_string(error) + ")");
+}
+
+/// The program's bytes where they may stand: as they are, or a copy at an aligned address.
+class AlignedSection {
+ public:
+  static Result<std::unique_ptr<AlignedSection>> of(Section section) {
+    if (reinterpret_cast<uintptr_t>(section.data) % kProgramAlignment == 0) {
+      return std::unique_ptr<AlignedSection>(new AlignedSection(section, nullptr));
+    }
+    const size_t rounded = (section.size / kProgramAlignment + 1) * kProgramAlignment;
+    void* copy = std::aligned_alloc(kProgramAlignment, rounded);
+    if (copy == nullptr) {
+      return report(
+          Error::MemoryAllocationFailed,
+          "out of host memory: " + std::to_string(rounded) + " bytes for the CPU fallback program");
+    }
+    std::memcpy(copy, section.data, section.size);
+    return std::unique_ptr<AlignedSection>(
+        new AlignedSection({static_cast<const uint8_t*>(copy), section.size}, copy));
+  }
+  ~AlignedSection() { std::free(copy_); }
+  AlignedSection(const AlignedSection&) = delete;
+  AlignedSection& operator=(const AlignedSection&) = delete;
+
+  Section get() const { return section_; }
+
+ private:
+  AlignedSection(Section section, void* copy) : section_(section), copy_(copy) {}
+
+  Section section_;
+  void* copy_;
+};
+
+class FallbackContext final : public ExecutionContext {
+ public:
+  FallbackContext(std::shared_ptr<AlignedSection> section, std::vector<Binding> bindings,
+                  size_t num_inputs)
+      : section_(std::move(section)),
+        bindings_(std::move(bindings)),
+        inputs_(num_inputs),
+        module_(std::make_unique<BufferDataLoader>(section_->get().data, section_->get().size)) {}
+
+  Error load() {
+    if (const Error error = module_.load_method(kMethod); error != Error::Ok) {
+      return program_error(error, "does not load");
+    }
+    const auto meta = module_.method_meta(kMethod);
+    if (!meta.ok()) return program_error(meta.error(), "has no method 'forward'");
+    if (meta->num_inputs() != inputs_.size() || meta->num_outputs() != num_outputs()) {
+      return report(Error::DelegateInvalidCompatibility,
+                    "the CPU fallback program takes " + std::to_string(meta->num_inputs()) +
+                        " inputs and gives " + std::to_string(meta->num_outputs()) +
+                        " outputs; the delegate's bindings are " + std::to_string(inputs_.size()) +
+                        " and " + std::to_string(num_outputs()));
+    }
+    return Error::Ok;
+  }
+
+  // The program serves every profile alike, and plans its own memory.
+  Error set_optimization_profile(uint32_t, Stream) override { return Error::Ok; }
+  Error set_activation_memory(void*, size_t) override { return Error::Ok; }
+
+  Error set_input_shape(size_t binding, const Dims& shape) override {
+    inputs_[binding].shape = shape;
+    return Error::Ok;
+  }
+
+  Error set_tensor_address(size_t binding, void* address, size_t) override {
+    if (binding < inputs_.size()) inputs_[binding].address = address;
+    return Error::Ok;
+  }
+
+  Error enqueue(Stream) override {
+    std::vector<EValue> values;
+    std::vector<TensorPtr> tensors;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const Dims& shape = inputs_[i].shape;
+      std::vector<SizesType> sizes(shape.size.begin(), shape.size.begin() + shape.rank);
+      tensors.push_back(executorch::extension::from_blob(inputs_[i].address, std::move(sizes),
+                                                         bindings_[i].dtype));
+      values.emplace_back(*tensors.back());
+    }
+    auto outputs = module_.execute(kMethod, values);
+    if (!outputs.ok()) return program_error(outputs.error(), "failed");
+    outputs_ = std::move(outputs.get());
+    return Error::Ok;
+  }
+
+  Result<Dims> output_shape(size_t binding) override {
+    const EValue& value = outputs_[binding - inputs_.size()];
+    if (!value.isTensor() || value.toTensor().dim() > kMaxRank ||
+        value.toTensor().scalar_type() != bindings_[binding].dtype) {
+      return report(Error::DelegateInvalidCompatibility,
+                    "the CPU fallback program's output " + bindings_[binding].name +
+                        " is not the tensor that the delegate's binding describes");
+    }
+    Dims shape;
+    for (const auto size : value.toTensor().sizes()) shape.size[shape.rank++] = size;
+    return shape;
+  }
+
+  Error copy_output(size_t binding, void* address, size_t bytes, Stream) override {
+    const auto& tensor = outputs_[binding - inputs_.size()].toTensor();
+    if (tensor.nbytes() != bytes) {
+      return report(Error::Internal, "output " + bindings_[binding].name + " has " +
+                                         std::to_string(tensor.nbytes()) + " bytes, not " +
+                                         std::to_string(bytes));
+    }
+    std::memcpy(address, tensor.const_data_ptr(), bytes);
+    return Error::Ok;
+  }
+
+ private:
+  struct Input {
+    void* address = nullptr;
+    Dims shape;
+  };
+
+  size_t num_outputs() const { return bindings_.size() - inputs_.size(); }
+
+  std::shared_ptr<AlignedSection> section_;
+  std::vector<Binding> bindings_;
+  std::vector<Input> inputs_;
+  std::vector<EValue> outputs_;  // of the last enqueue; they alias the module's memory
+  Module module_;
+};
+
+class FallbackEngine final : public Engine {
+ public:
+  FallbackEngine(const DelegateBlob& blob, std::shared_ptr<AlignedSection> section)
+      : section_(std::move(section)), bindings_(blob.bindings), num_inputs_(blob.num_inputs) {}
+
+  size_t activation_bytes(uint32_t) const override { return 0; }
+  bool knows_shapes_before_enqueue() const override { return false; }
+
+  Result<std::unique_ptr<ExecutionContext>> create_execution_context() override {
+    auto context = std::make_unique<FallbackContext>(section_, bindings_, num_inputs_);
+    if (const Error error = context->load(); error != Error::Ok) return error;
+    return std::unique_ptr<ExecutionContext>(std::move(context));
+  }
+
+ private:
+  std::shared_ptr<AlignedSection> section_;
+  std::vector<Binding> bindings_;
+  size_t num_inputs_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<Engine>> create_fallback_engine(const DelegateBlob& blob) {
+  if (blob.fallback.size == 0) {
+    return report(Error::NotFound,
+                  "this program carries no CPU fallback: export it with "
+                  "CompileOptions(cpu_fallback=True), or load it on a GPU");
+  }
+  auto section = AlignedSection::of(blob.fallback);
+  if (!section.ok()) return section.error();
+  return std::shared_ptr<Engine>(
+      std::make_shared<FallbackEngine>(blob, std::shared_ptr<AlignedSection>(std::move(*section))));
+}
+
+}  // namespace executorch_tensorrt

@@ -1,0 +1,82 @@
+#include "warm_up.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <vector>
+
+#include "device_buffer.h"
+
+namespace executorch_tensorrt {
+
+namespace {
+
+/// What one warm-up works on. Its tensors stay until the stream is done with them.
+struct WarmUp {
+  const DelegateBlob& blob;
+  Device& device;
+  Stream stream;
+  std::vector<DeviceBuffer> tensors;
+
+  Result<void*> reserve(MemoryKind kind, size_t bytes) {
+    DeviceBuffer& buffer = tensors.emplace_back(device, kind);
+    if (const Error error = buffer.reserve(bytes); error != Error::Ok) return error;
+    return buffer.data();
+  }
+
+  Result<void*> zeros(size_t bytes) {
+    const auto memory = reserve(MemoryKind::kDevice, bytes);
+    const auto source = reserve(MemoryKind::kHost, bytes);
+    if (!memory.ok()) return memory.error();
+    if (!source.ok()) return source.error();
+    std::memset(*source, 0, bytes);
+    const Error error = device.copy_async(*memory, *source, bytes, CopyKind::kHostToDevice, stream);
+    if (error != Error::Ok) return error;
+    return *memory;
+  }
+
+  Error enqueue(const Profile& profile, ExecutionContext& context) {
+    for (size_t i = 0; i < blob.bindings.size(); ++i) {
+      const Binding& binding = blob.bindings[i];
+      if (binding.is_input) {
+        const Error error = context.set_input_shape(i, profile.inputs[i].opt);
+        if (error != Error::Ok) return error;
+      }
+      const auto shape =
+          binding.is_input ? Result<Dims>(profile.inputs[i].opt) : context.output_shape(i);
+      if (!shape.ok()) return shape.error();
+      const size_t bytes = bytes_of(binding, *shape);
+      const auto memory = binding.is_input ? zeros(bytes) : reserve(MemoryKind::kDevice, bytes);
+      if (!memory.ok()) return memory.error();
+      const Error error = context.set_tensor_address(i, *memory, bytes);
+      if (error != Error::Ok) return error;
+    }
+    return context.enqueue(stream);
+  }
+};
+
+}  // namespace
+
+Error warm_up(ContextSet& contexts, const Engine& engine, const DelegateBlob& blob, Device& device,
+              InFlight& in_flight, Stream stream) {
+  const bool has_shape_tensors = std::any_of(blob.bindings.begin(), blob.bindings.end(),
+                                             [](const Binding& b) { return b.is_shape_tensor; });
+  if (has_shape_tensors || !engine.knows_shapes_before_enqueue()) return Error::Ok;
+
+  WarmUp work{blob, device, stream, {}};
+  Completion completion(in_flight, stream);  // on every way out before the tensors go
+  std::set<uint32_t> warm;
+  // The first profile last, so that a single context is on it when the first call comes.
+  for (auto it = blob.profiles.rbegin(); it != blob.profiles.rend(); ++it) {
+    const Profile& profile = *it;
+    if (!warm.insert(profile.engine_profile).second) continue;
+    const auto slot = contexts.on_profile(profile.engine_profile, stream);
+    if (!slot.ok()) return slot.error();
+    (*slot)->forget_shapes();  // which the first call sets anew
+    const Error error = work.enqueue(profile, *(*slot)->context);
+    if (error != Error::Ok) return error;
+  }
+  return completion.wait();
+}
+
+}  // namespace executorch_tensorrt

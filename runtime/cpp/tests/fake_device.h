@@ -1,0 +1,276 @@
+// A device that does everything late: what is put on a stream runs only when something waits for
+// it, in memory of its own, so that a missing wait, a wrong order or memory that goes too early
+// shows. Any call can be made to fail.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "device.h"
+#include "last_error.h"
+
+namespace executorch_tensorrt::test {
+
+/// Makes the k-th seam call from now on fail, and some or all after it. Shared by device and
+/// engine.
+class Faults {
+ public:
+  static constexpr Error kFault = Error::AccessFailed;  // that nothing else returns
+  static constexpr int kForGood = 1 << 30;
+
+  void fail_call(int k, int times = 1) {
+    first_ = k;
+    times_ = times;
+    calls_ = 0;
+  }
+  void clear() { first_ = 0; }
+  int calls() const { return calls_; }
+  bool fired() const { return first_ > 0 && calls_ >= first_; }
+  /// A device that fails for good does no more work.
+  bool lost() const { return times_ == kForGood && fired(); }
+
+  /// To be asked once by every call that can fail.
+  Error next(const char* call) {
+    ++calls_;
+    if (!fired() || calls_ - first_ >= times_) return Error::Ok;
+    return report(kFault, std::string("injected fault in ") + call);
+  }
+
+ private:
+  int first_ = 0, times_ = 1, calls_ = 0;
+};
+
+class FakeDevice final : public Device {
+ public:
+  struct Range {
+    const void* data;
+    size_t bytes;
+  };
+
+  explicit FakeDevice(int index = 0) : index_(index) {}
+  ~FakeDevice() override {
+    EXPECT_TRUE(memory_.empty()) << memory_.size() << " allocations leaked";
+    EXPECT_EQ(live_events_, 0) << "events leaked";
+    for (const auto& [stream, state] : streams_) EXPECT_TRUE(state.callers) << "a stream leaked";
+  }
+
+  Faults faults;
+
+  std::string name() const override { return "cuda:" + std::to_string(index_); }
+  int index() const override { return index_; }
+  bool reads_host_memory() const override { return false; }
+
+  Result<void*> allocate(size_t bytes) override { return new_memory(bytes, true); }
+  void free(void* memory) noexcept override { drop_memory(memory, true); }
+  Result<void*> allocate_host(size_t bytes) override { return new_memory(bytes, false); }
+  void free_host(void* memory) noexcept override { drop_memory(memory, false); }
+
+  Result<PointerInfo> pointer_info(const void* pointer) override {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    if (const Error error = faults.next("pointer_info"); error != Error::Ok) return error;
+    for (const auto& [start, block] : memory_) {
+      if (block.on_device && within(pointer, start, block.bytes)) return PointerInfo{true, index_};
+    }
+    if (foreign_ != nullptr && within(pointer, foreign_, 1 << 20))
+      return PointerInfo{true, index_ + 1};
+    return PointerInfo{};
+  }
+
+  Error copy_async(void* destination, const void* source, size_t bytes, CopyKind,
+                   Stream stream) override {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    if (const Error error = faults.next("copy_async"); error != Error::Ok) return error;
+    put(stream, {{destination, bytes}, {source, bytes}},
+        [=] { std::memcpy(destination, source, bytes); });
+    return Error::Ok;
+  }
+
+  Result<Stream> create_stream() override {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    if (const Error error = faults.next("create_stream"); error != Error::Ok) return error;
+    return new_stream(false);
+  }
+  void destroy_stream(Stream stream) noexcept override {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    EXPECT_EQ(pending(stream), 0u) << "a stream was destroyed with work on it";
+    streams_.erase(stream);
+  }
+  Error check_stream(Stream stream) override {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    if (const Error error = faults.next("check_stream"); error != Error::Ok) return error;
+    if (streams_.count(stream) == 0)
+      return report(Error::InvalidArgument, "a stream of another device");
+    return Error::Ok;
+  }
+  Error synchronize_stream(Stream stream) override {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    const Error error = faults.next("synchronize_stream");
+    if (faults.lost()) drop_all_work();
+    if (error != Error::Ok) return error;
+    run(stream, streams_.at(stream).put);
+    return Error::Ok;
+  }
+  Error synchronize() override {
+    if (const Error error = faults.next("synchronize"); error != Error::Ok) return error;
+    finish();
+    return Error::Ok;
+  }
+
+  Result<Event> create_event() override {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    if (const Error error = faults.next("create_event"); error != Error::Ok) return error;
+    ++live_events_;
+    return Event{new Mark{}};
+  }
+  void destroy_event(Event event) noexcept override {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    --live_events_;
+    delete static_cast<Mark*>(event);
+  }
+  Error record_event(Event event, Stream stream) override {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    if (const Error error = faults.next("record_event"); error != Error::Ok) return error;
+    *static_cast<Mark*>(event) = {stream, streams_.at(stream).put};
+    return Error::Ok;
+  }
+  Error wait_event(Stream stream, Event event) override {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    if (const Error error = faults.next("wait_event"); error != Error::Ok) return error;
+    const Mark mark = *static_cast<Mark*>(event);
+    put(stream, {}, [this, mark] { run(mark.stream, mark.position); });
+    return Error::Ok;
+  }
+  Error synchronize_event(Event event) override {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    if (const Error error = faults.next("synchronize_event"); error != Error::Ok) return error;
+    const Mark mark = *static_cast<Mark*>(event);
+    run(mark.stream, mark.position);
+    return Error::Ok;
+  }
+
+  // ---- for tests and the fake engine
+
+  /// A stream that belongs to the test, as a caller's would.
+  Stream new_callers_stream() { return new_stream(true); }
+
+  /// Puts work that touches these ranges on a stream.
+  void put(Stream stream, std::vector<Range> touches, std::function<void()> work) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    StreamState& state = streams_.at(stream);
+    state.work[state.put++] = {std::move(touches), std::move(work)};
+  }
+
+  /// How much put on the stream has not run yet.
+  size_t pending(Stream stream) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    return streams_.at(stream).work.size();
+  }
+  size_t pending() {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    size_t total = 0;
+    for (const auto& [stream, state] : streams_) total += state.work.size();
+    return total;
+  }
+  /// Runs everything, without being a seam call.
+  void finish() {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    for (auto& [stream, state] : streams_) run(stream, state.put);
+  }
+
+  size_t device_bytes() const {
+    size_t total = 0;
+    for (const auto& [start, block] : memory_) total += block.on_device ? block.bytes : 0;
+    return total;
+  }
+  /// A MiB from here counts as memory of the next device.
+  void set_foreign(const void* start) { foreign_ = start; }
+
+ private:
+  struct Work {
+    std::vector<Range> touches;
+    std::function<void()> run;
+  };
+  struct StreamState {
+    bool callers;
+    size_t put = 0;
+    std::map<size_t, Work> work;
+  };
+  struct Mark {
+    Stream stream = nullptr;
+    size_t position = 0;  // all before it
+  };
+  struct Block {
+    size_t bytes;
+    bool on_device;
+  };
+
+  static bool within(const void* pointer, const void* start, size_t bytes) {
+    const auto* p = static_cast<const char*>(pointer);
+    const auto* s = static_cast<const char*>(start);
+    return p >= s && p < s + bytes;
+  }
+
+  Result<void*> new_memory(size_t bytes, bool on_device) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    const Error error = faults.next(on_device ? "allocate" : "allocate_host");
+    if (error != Error::Ok) return error;
+    void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    std::memset(memory, 0x7f, bytes);
+    memory_[memory] = {bytes, on_device};
+    return memory;
+  }
+  void drop_memory(void* memory, bool on_device) noexcept {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    const auto block = memory_.find(memory);
+    ASSERT_TRUE(block != memory_.end() && block->second.on_device == on_device);
+    for (const auto& [stream, state] : streams_) {
+      for (const auto& [position, work] : state.work) {
+        for (const Range& range : work.touches) {
+          EXPECT_FALSE(within(range.data, memory, block->second.bytes)) << "memory freed in flight";
+        }
+      }
+    }
+    memory_.erase(block);
+    std::free(memory);
+  }
+
+  Stream new_stream(bool callers) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    Stream stream = reinterpret_cast<Stream>(++last_stream_);
+    streams_[stream].callers = callers;
+    return stream;
+  }
+
+  void drop_all_work() {
+    for (auto& [stream, state] : streams_) state.work.clear();
+  }
+
+  void run(Stream stream, size_t up_to) {
+    const auto state = streams_.find(stream);
+    if (state == streams_.end()) return;  // destroyed: it was empty then
+    auto& work = state->second.work;
+    while (!work.empty() && work.begin()->first < up_to) {
+      const Work next = std::move(work.begin()->second);
+      work.erase(work.begin());
+      next.run();
+    }
+  }
+
+  const int index_;
+  std::recursive_mutex mutex_;
+  std::map<void*, Block> memory_;
+  std::map<Stream, StreamState> streams_;
+  uintptr_t last_stream_ = 0;
+  int live_events_ = 0;
+  const void* foreign_ = nullptr;
+};
+
+}  // namespace executorch_tensorrt::test
