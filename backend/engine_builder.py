@@ -1,0 +1,278 @@
+"""A partition's graph to a serialized TensorRT engine."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.fx import GraphModule, Node
+
+from .aten_graph import add_tensor_metadata
+from .compile_options import CompileOptions
+from .delegate_blob import Flavour, ShapeRange
+from .symbol_ranges import ProfileSymbols
+
+logger = logging.getLogger("executorch_tensorrt")
+
+aten = torch.ops.aten
+
+# Converters of these take a Python number as second operand where the graph has a 0-d constant.
+_NUMBER_OPERAND = {
+    aten.add.Tensor,
+    aten.sub.Tensor,
+    aten.mul.Tensor,
+    aten.div.Tensor,
+    aten.div.Tensor_mode,
+    aten.remainder.Tensor,
+    aten.fmod.Tensor,
+    aten.pow.Tensor_Tensor,
+    aten.eq.Tensor,
+    aten.ne.Tensor,
+    aten.lt.Tensor,
+    aten.le.Tensor,
+    aten.gt.Tensor,
+    aten.ge.Tensor,
+    aten.floor_divide.default,
+}
+
+
+class EngineBuildError(RuntimeError):
+    """TensorRT did not build an engine of a partition; holds what TensorRT said."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A serialized engine and what it was built for.
+
+    Attributes:
+        plan: The serialized engine.
+        input_names: Names of its input tensors, in the graph's order.
+        output_names: Names of its output tensors, in the graph's order.
+        num_profiles: TensorRT optimization profiles in it; 0: no input is dynamic.
+        compute_capability: GPU generation the engine is tied to, (0, 0) if to none.
+    """
+
+    plan: bytes
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+    num_profiles: int
+    compute_capability: tuple[int, int]
+
+
+def distinct_ranges(
+    inputs: Sequence[torch.Tensor], profiles: Sequence[ProfileSymbols]
+) -> tuple[list[tuple[ShapeRange, ...]], list[int]]:
+    """Every input's shape range under each profile, each combination once, and each profile's.
+
+    Returns:
+        The distinct combinations, in the order of their first profile, which are the engine's
+        profiles; and for every profile the index of its own.
+    """
+    distinct: dict[tuple[ShapeRange, ...], int] = {}
+    indices = []
+    for profile in profiles:
+        ranges = tuple(shape_range(value, profile) for value in inputs)
+        indices.append(distinct.setdefault(ranges, len(distinct)))
+    return list(distinct), indices
+
+
+def shape_range(value: torch.Tensor, profile: ProfileSymbols) -> ShapeRange:
+    """The shapes a fake tensor may have under a profile."""
+    dims = [profile.bound(size) for size in value.shape]
+    return ShapeRange(
+        min=tuple(dim.min for dim in dims),
+        opt=tuple(dim.opt for dim in dims),
+        max=tuple(dim.max for dim in dims),
+    )
+
+
+def build_engine(
+    module: GraphModule,
+    ranges: Sequence[tuple[ShapeRange, ...]],
+    options: CompileOptions,
+) -> Engine:
+    """Builds an engine with one TensorRT profile for each entry of `ranges`.
+
+    Args:
+        module: ATen graph whose placeholders are the engine's inputs, constants its attributes.
+            It is consumed: Torch-TensorRT's passes rewrite it.
+        ranges: For each engine profile, one range for each placeholder.
+        options: How to build.
+
+    Raises:
+        EngineBuildError: A converter failed or TensorRT refused the network; the message holds
+            TensorRT's own.
+        ImportError: TensorRT is not installed.
+    """
+    from .converters import Interpreter, converter_registry, settings, tensorrt
+
+    is_rtx = tensorrt.flavour is Flavour.TENSORRT_RTX
+    _require_gpu(is_rtx)
+    _use_number_operands(module)
+    with _collected_errors() as errors, converter_registry(options):
+        try:
+            module = _lowered(module, options)
+            outputs = _outputs(module)
+            interpreter = Interpreter(
+                module, _input_specs(module, ranges), outputs, settings(options)
+            )
+            started = time.perf_counter()
+            with torch.no_grad():
+                interpreter._construct_trt_network_def()
+            network_seconds = time.perf_counter() - started
+            config = interpreter._populate_trt_builder_config()
+            logger.info(
+                "building an engine of %d layers with %d optimization profiles",
+                interpreter.ctx.net.num_layers,
+                config.num_optimization_profiles,
+            )
+            plan = interpreter.builder.build_serialized_network(interpreter.ctx.net, config)
+        except Exception as error:
+            raise EngineBuildError(_failure(str(error) or repr(error), errors)) from error
+        if plan is None:
+            raise EngineBuildError(_failure("TensorRT built no engine", errors))
+    if len(interpreter._output_names) != len(outputs):
+        raise EngineBuildError(
+            f"the engine has {len(interpreter._output_names)} outputs, the partition {len(outputs)}"
+        )
+    logger.info(
+        "built an engine of %.1f MB in %.1f s (network: %.1f s)",
+        plan.nbytes / 1e6,
+        time.perf_counter() - started,
+        network_seconds,
+    )
+    return Engine(
+        plan=bytes(plan),
+        input_names=tuple(interpreter._input_names),
+        output_names=tuple(interpreter._output_names),
+        num_profiles=config.num_optimization_profiles,
+        compute_capability=_compute_capability(is_rtx),
+    )
+
+
+def _require_gpu(is_rtx: bool) -> None:
+    if not is_rtx and not torch.cuda.is_available():
+        raise EngineBuildError(
+            "TensorRT builds engines on the GPU they are for, and there is no CUDA GPU here; "
+            "TensorRT-RTX (pip install 'executorch-tensorrt[rtx]') builds without one"
+        )
+
+
+def _compute_capability(is_rtx: bool) -> tuple[int, int]:
+    """TensorRT ties an engine to the GPU it was built on; TensorRT-RTX only to one asked for."""
+    return (0, 0) if is_rtx else torch.cuda.get_device_capability()
+
+
+def _lowered(module: GraphModule, options: CompileOptions) -> GraphModule:
+    """Torch-TensorRT's own passes: constant folding, dead code, operators without a converter."""
+    from torch_tensorrt.dynamo.lowering import post_lowering
+
+    from .converters import settings
+
+    _forget_pending_symbols(module)
+    module = post_lowering(module, settings(options))
+    for node in module.graph.nodes:
+        if "val" in node.meta and "tensor_meta" not in node.meta:
+            add_tensor_metadata(node)
+    return module
+
+
+def _forget_pending_symbols(module: GraphModule) -> None:
+    """Symbols of nonzero() and the like elsewhere in the program, left over from tracing it again.
+
+    The shape environment is the whole program's. This graph has none of them, and the passes fail
+    on finding some that no node here makes.
+    """
+    for node in module.graph.nodes:
+        fake_mode = getattr(node.meta.get("val"), "fake_mode", None)
+        if fake_mode is not None and fake_mode.shape_env is not None:
+            fake_mode.shape_env.pending_fresh_unbacked_symbols.clear()
+            return
+
+
+def _use_number_operands(module: GraphModule) -> None:
+    """Undoes ExecuTorch's lifting of Python numbers to 0-d constants, where converters expect one.
+
+    A network is strongly typed, so a 0-d float32 constant would not multiply a float16 tensor.
+    """
+    for node in list(module.graph.find_nodes(op="get_attr")):
+        constant = getattr(module, node.target)
+        if constant.dim() != 0 or not _fits_int32(constant):
+            continue
+        for user in list(node.users):
+            if user.target not in _NUMBER_OPERAND or len(user.args) < 2 or user.args[1] is not node:
+                continue
+            if isinstance(user.args[0], Node) and user.args[0] is not node:
+                user.args = (user.args[0], constant.item(), *user.args[2:])
+    module.graph.eliminate_dead_code()
+    module.recompile()
+
+
+def _fits_int32(constant: torch.Tensor) -> bool:
+    """Converters make an int32 of a Python int; a larger one stays an int64 constant."""
+    limits = torch.iinfo(torch.int32)
+    return bool(constant.dtype != torch.int64 or limits.min <= constant.item() <= limits.max)
+
+
+def _outputs(module: GraphModule) -> list[torch.Tensor]:
+    return [node.meta["val"] for node in module.graph.output_node().args[0]]
+
+
+def _input_specs(module: GraphModule, ranges: Sequence[tuple[ShapeRange, ...]]) -> list[object]:
+    from torch_tensorrt import Input
+
+    specs: list[object] = []
+    for index, node in enumerate(module.graph.find_nodes(op="placeholder")):
+        value = node.meta["val"]
+        own = [profile[index] for profile in ranges]
+        if len({shape for bounds in own for shape in (bounds.min, bounds.opt, bounds.max)}) == 1:
+            specs.append(Input(shape=own[0].opt, dtype=value.dtype, name=node.name))
+            continue
+        profiles = [
+            {"min_shape": bounds.min, "opt_shape": bounds.opt, "max_shape": bounds.max}
+            for bounds in own
+        ]
+        specs.append(Input(profiles=profiles, dtype=value.dtype, name=node.name))
+    return specs
+
+
+def output_bytes(value: torch.Tensor, profiles: Sequence[ProfileSymbols]) -> int:
+    """Bytes of a tensor whose every dim is its largest over all profiles."""
+    sizes = [max(profile.bound(size).max for profile in profiles) for size in value.shape]
+    return int(math.prod(sizes) * value.dtype.itemsize)
+
+
+@contextlib.contextmanager
+def _collected_errors() -> Iterator[list[str]]:
+    """TensorRT's error messages, which Torch-TensorRT sends to a logger of its own.
+
+    Its chatter is dropped, and where no GPU is also its complaints about that: TensorRT-RTX builds
+    all the same.
+    """
+    messages: list[str] = []
+
+    def collect(record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        if record.levelno < logging.ERROR:
+            return record.levelno == logging.WARNING
+        if torch.cuda.is_available() or "cuda" not in text.lower():
+            messages.append(text)
+        return False
+
+    source = logging.getLogger("torch_tensorrt [TensorRT Conversion Context]")
+    source.addFilter(collect)
+    try:
+        yield messages
+    finally:
+        source.removeFilter(collect)
+
+
+def _failure(why: str, errors: Sequence[str]) -> str:
+    # Each failure cascades into many messages; the first says most, the last says where it ended.
+    said = [*errors[:2], *errors[2:][-2:]]
+    return why + ("; TensorRT said: " + " | ".join(said) if said else "")

@@ -1,0 +1,177 @@
+"""A partition as an ExecuTorch program of its own, for machines without a GPU."""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+
+import torch
+from executorch.exir import (
+    EdgeCompileConfig,
+    EdgeProgramManager,
+    ExecutorchBackendConfig,
+    ExecutorchProgramManager,
+    to_edge_transform_and_lower,
+)
+from executorch.exir.passes import MemoryPlanningPass
+from torch._export.verifier import Verifier
+from torch.export import ExportedProgram
+from torch.export.exported_program import ModuleCallEntry, ModuleCallSignature
+from torch.export.graph_signature import (
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    TensorArgument,
+)
+from torch.fx import GraphModule
+from torch.utils import _pytree as pytree
+
+from .aten_graph import aten_graph, mutated_inputs
+from .size_inputs import replace_size_inputs
+
+aten = torch.ops.aten
+
+logger = logging.getLogger("executorch_tensorrt")
+
+
+class FallbackBuildError(RuntimeError):
+    """A partition cannot have a CPU fallback; the message names the operators."""
+
+
+def build_fallback_program(partition: ExportedProgram) -> bytes:
+    """The partition as a `.pte` whose one method, "forward", computes it on the CPU.
+
+    Its inputs are the partition's tensor inputs in order, its outputs the partition's. XNNPACK
+    computes what it can, ExecuTorch's portable kernels the rest.
+
+    Raises:
+        FallbackBuildError: The partition needs an operator that ExecuTorch has no CPU kernel for.
+    """
+    started = time.perf_counter()
+    try:
+        manager, kind = _lower(_aten_program(partition), xnnpack=True), "XNNPACK"
+    except Exception as error:  # Whatever XNNPACK's partitioner stumbles over, portable ops do.
+        logger.warning("XNNPACK cannot lower the CPU fallback (%s); using portable kernels", error)
+        manager, kind = _lower(_aten_program(partition), xnnpack=False), "portable"
+    # Inputs are the caller's memory; they are used where they are.
+    planning = MemoryPlanningPass(alloc_graph_input=False)
+    executable = manager.to_executorch(ExecutorchBackendConfig(memory_planning_pass=planning))
+    _check_kernels(executable)
+    data = executable.buffer
+    logger.info(
+        "built a CPU fallback program (%s) of %.1f MB in %.1f s",
+        kind,
+        len(data) / 1e6,
+        time.perf_counter() - started,
+    )
+    return bytes(data)
+
+
+def _lower(program: ExportedProgram, *, xnnpack: bool) -> EdgeProgramManager:
+    partitioners = []
+    if xnnpack:
+        from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+
+        partitioners.append(XnnpackPartitioner())
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return to_edge_transform_and_lower(
+            program,
+            partitioner=partitioners,
+            compile_config=EdgeCompileConfig(_check_ir_validity=False),
+        )
+
+
+def missing_kernels(program: ExecutorchProgramManager) -> list[str]:
+    """Operators of a program's methods that ExecuTorch's runtime has no CPU kernel for."""
+    from executorch.runtime import Runtime
+
+    known = set(Runtime.get().operator_registry.operator_names)
+    used = {
+        f"{operator.name}.{operator.overload}" if operator.overload else operator.name
+        for plan in program.executorch_program.execution_plan
+        for operator in plan.operators
+    }
+    return sorted(used - known)
+
+
+def _check_kernels(program: ExecutorchProgramManager) -> None:
+    """A program with an operator that nothing computes would fail when loaded; say so now."""
+    missing = missing_kernels(program)
+    if missing:
+        raise FallbackBuildError(
+            f"cpu_fallback=True: ExecuTorch has no CPU kernel for {', '.join(missing)}; rewrite "
+            "the model without it, or export with cpu_fallback=False"
+        )
+
+
+def _aten_program(partition: ExportedProgram) -> ExportedProgram:
+    """The partition in ATen operators, so that it can be decomposed as ExecuTorch's kernels need.
+
+    TensorRT's partitioner kept operators whole (attention, linear) for which there is no kernel.
+    """
+    module, nodes = aten_graph(partition, constants_as_attributes=False)
+    replace_size_inputs(module)
+    _copy_attention_results(module)
+    names = {old.name: new.name for old, new in nodes.items()}
+    left = {node.name for node in module.graph.find_nodes(op="placeholder")}
+    mutated = mutated_inputs(partition)
+    inputs = [
+        InputSpec(
+            InputKind.USER_INPUT if spec.arg.name in mutated else spec.kind,
+            TensorArgument(names[spec.arg.name]),
+            None if spec.arg.name in mutated else spec.target,
+            None if spec.arg.name in mutated else spec.persistent,
+        )
+        for spec in partition.graph_signature.input_specs
+        if names[spec.arg.name] in left
+    ]
+    outputs = [
+        OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(node.name), None)
+        for node in module.graph.output_node().args[0]
+    ]
+    signature = ExportGraphSignature(inputs, outputs)
+    in_spec = pytree.tree_flatten((tuple(signature.user_inputs), {}))[1]
+    out_spec = pytree.tree_flatten(list(signature.user_outputs))[1]
+    return ExportedProgram(
+        root=module,
+        graph=module.graph,
+        graph_signature=signature,
+        state_dict={name: _frozen(value) for name, value in partition.state_dict.items()},
+        range_constraints=partition.range_constraints,
+        module_call_graph=[
+            ModuleCallEntry("", ModuleCallSignature([], [], in_spec=in_spec, out_spec=out_spec))
+        ],
+        constants=dict(partition.constants),
+        verifiers=[Verifier],
+    )
+
+
+def _copy_attention_results(module: GraphModule) -> None:
+    """Copies what attention gives, so that its strides are known whatever becomes of it.
+
+    Attention kept whole and attention decomposed give results of different strides, and ExecuTorch
+    makes views of the reshapes that follow for the first, then decomposes to the second.
+    """
+    graph = module.graph
+    for node in graph.find_nodes(
+        op="call_function", target=aten.scaled_dot_product_attention.default
+    ):
+        with graph.inserting_after(node):
+            copied = graph.call_function(
+                aten.clone.default, (node,), {"memory_format": torch.contiguous_format}
+            )
+        node.replace_all_uses_with(
+            copied, delete_user_cb=lambda user, copied=copied: user is not copied
+        )
+        copied.meta["val"] = node.meta["val"].clone(memory_format=torch.contiguous_format)
+    module.recompile()
+
+
+def _frozen(value: torch.Tensor) -> torch.Tensor:
+    if isinstance(value, torch.nn.Parameter):
+        return torch.nn.Parameter(value.detach(), requires_grad=False)
+    return value.detach()

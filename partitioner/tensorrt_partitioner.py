@@ -1,0 +1,305 @@
+"""Chooses the subgraphs of an edge program that become TensorRT engines."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+from executorch.exir.backend.backend_details import BackendDetails
+from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
+from executorch.exir.backend.utils import tag_constant_data
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+
+from executorch_tensorrt.backend.aten_graph import is_edge_program, node_values
+from executorch_tensorrt.backend.compile_options import CompileOptions
+from executorch_tensorrt.backend.size_inputs import can_rebuild, size_sources
+from executorch_tensorrt.backend.symbol_ranges import ProfileSymbols, size_expr
+from executorch_tensorrt.backend.tensorrt_backend import TensorRTBackend, compile_specs
+from executorch_tensorrt.profiles import OptimizationProfile, check_profiles
+
+from .node_support import NodeSupport, describe, is_computation, is_size_node
+from .profile_ranges import resolve_profiles, warn_uncovered_sizes
+
+logger = logging.getLogger("executorch_tensorrt")
+
+aten = torch.ops.aten
+
+# Operators with converters of their own, better than what ExecuTorch would decompose them to.
+_KEPT_WHOLE = {
+    aten.scaled_dot_product_attention.default,
+    aten.linear.default,
+    aten.matmul.default,
+    aten.mv.default,
+    aten.dot.default,
+    aten.gelu.default,
+    aten.elu.default,
+    aten.leaky_relu.default,
+    aten.hardsigmoid.default,
+    aten.hardtanh.default,
+    aten.softplus.default,
+    aten.glu.default,
+    aten.native_layer_norm.default,
+    aten.native_group_norm.default,
+    aten.upsample_nearest1d.vec,
+    aten.upsample_linear1d.vec,
+    aten.upsample_nearest2d.vec,
+    aten.upsample_bilinear2d.vec,
+    aten.upsample_bicubic2d.vec,
+    aten.upsample_nearest3d.vec,
+    aten.upsample_trilinear3d.vec,
+    aten.adaptive_avg_pool1d.default,
+    aten.adaptive_avg_pool2d.default,
+    aten.max_pool2d.default,
+    aten.reflection_pad2d.default,
+    aten.replication_pad2d.default,
+    aten.pixel_shuffle.default,
+    aten.pixel_unshuffle.default,
+    aten.embedding_bag.default,
+    aten._embedding_bag.default,
+    aten.grid_sampler.default,
+    aten.roll.default,
+    aten.index_select.default,
+    aten.tile.default,
+}
+
+
+_SIZE_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)
+
+
+class TensorRTPartitioner(Partitioner):
+    """Partitions a program for TensorRT, with named optimization profiles.
+
+    Use it with `to_edge_transform_and_lower(program, partitioner=[TensorRTPartitioner(profiles)])`.
+    Every delegate of a method gets all the profiles, by name and in order.
+
+    Args:
+        profiles: What shapes the program's inputs may have; at least one for a dynamic program.
+        options: How the engines are built.
+
+    Attributes:
+        reasons: After partitioning, why each node outside was not taken: node name -> reason.
+
+    Raises:
+        TypeError: `profiles` is no list of OptimizationProfile, or `options` no CompileOptions.
+        ValueError: Two profiles have one name; when partitioning: a profile does not fit the
+            program, with the input, the dim and the numbers.
+    """
+
+    def __init__(
+        self,
+        profiles: Sequence[OptimizationProfile] = (),
+        *,
+        options: CompileOptions = CompileOptions(),  # noqa: B008 (it is frozen)
+    ) -> None:
+        super().__init__()
+        if not isinstance(options, CompileOptions):
+            raise TypeError(f"options must be CompileOptions, got {type(options).__name__}")
+        self.profiles = check_profiles(profiles)
+        self.options = options
+        self.reasons: dict[str, str] = {}
+
+    def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
+        """Changes nothing; checks the profiles here so that a wrong one fails before lowering."""
+        resolved = resolve_profiles(exported_program, self.profiles)
+        warn_uncovered_sizes(exported_program, resolved)
+        return exported_program
+
+    def ops_to_not_decompose(
+        self, ep: ExportedProgram
+    ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
+        """Operators that stay whole: of `_KEPT_WHOLE`, those the program has and all are taken.
+
+        ExecuTorch asks several times, the last time of the lowered program, where an operator
+        in the answer must not be left over: hence none is named there.
+        """
+        if is_edge_program(ep):
+            return [], None
+        support = NodeSupport(ep, _symbols(resolve_profiles(ep, self.profiles)), self.options, {})
+        present = {node.target for node in ep.graph.nodes} & _KEPT_WHOLE
+        refused = {
+            node.target
+            for node in ep.graph.nodes
+            if node.target in present and not support.is_node_supported({}, node)
+        }
+        # Branches of control flow are never partitioned, so nothing there would take the operator.
+        in_branches = {
+            node.target
+            for module in ep.graph_module.modules()
+            if isinstance(module, GraphModule) and module is not ep.graph_module
+            for node in module.graph.nodes
+        }
+        return sorted(present - refused - in_branches, key=str), None
+
+    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+        """Tags the nodes of each partition, and the constants that only it uses.
+
+        Raises:
+            ValueError: A profile does not fit the program.
+            RuntimeError: Another backend of the same name would build the partitions.
+        """
+        _check_backend()
+        profiles = resolve_profiles(exported_program, self.profiles)
+        search = _PartitionSearch(exported_program, profiles, self.options)
+        partitions = search.run()
+        self.reasons = search.reasons()
+        tags = {}
+        for index, nodes in enumerate(partitions):
+            tag = f"tensorrt_{index}"
+            whole = _is_whole(exported_program, nodes)
+            tags[tag] = DelegationSpec(
+                TensorRTBackend.__name__,
+                compile_specs(profiles, self.options, whole_method=whole),
+            )
+            for node in nodes:
+                node.meta["delegation_tag"] = tag
+        tag_constant_data(exported_program)
+        _report(exported_program, partitions, self.reasons)
+        return PartitionResult(exported_program, tags)
+
+
+class _PartitionSearch:
+    """Proposes partitions, and refuses nodes until every proposed partition can be an engine."""
+
+    def __init__(
+        self,
+        program: ExportedProgram,
+        profiles: Sequence[ProfileSymbols],
+        options: CompileOptions,
+    ) -> None:
+        self._program = program
+        self._excluded: dict[Node, str] = {}
+        self._support = NodeSupport(program, _symbols(profiles), options, self._excluded)
+
+    def run(self) -> list[list[Node]]:
+        """The partitions' nodes, in the program's order."""
+        while True:
+            order = {node: index for index, node in enumerate(self._program.graph.nodes)}
+            proposed = CapabilityBasedPartitioner(
+                self._program.graph_module, self._support, allows_single_node_partition=True
+            ).propose_partitions()
+            partitions = [sorted(part.nodes, key=order.__getitem__) for part in proposed]
+            refused: dict[Node, str] = {}
+            for nodes in partitions:
+                refused.update(self._misfits(nodes))
+            if not refused:
+                return sorted(partitions, key=lambda nodes: order[nodes[0]])
+            self._excluded.update(refused)
+
+    def reasons(self) -> dict[str, str]:
+        """Why each node that computes something was not taken."""
+        reasons = {}
+        for node in self._program.graph.nodes:
+            if node.op == "call_function":
+                reason = self._support.reason(node)
+                if reason is not None:
+                    reasons[node.name] = f"{describe(node)}: {reason}"
+        return reasons
+
+    def _misfits(self, nodes: Sequence[Node]) -> dict[Node, str]:
+        """The nodes that a partition cannot have, with the reason; the rest is proposed anew."""
+        inside = set(nodes)
+        misfits: dict[Node, str] = {}
+        for node in nodes:
+            if all(user in inside for user in node.users):
+                continue
+            if any(isinstance(value, _SIZE_TYPES) for value in node_values(node)):
+                misfits[node] = "its size is used outside the partition"
+            elif self._support.is_foldable(node):
+                misfits[node] = "a constant that is used outside the partition"
+        if misfits:
+            return misfits
+        if not any(is_computation(node) for node in nodes):
+            return dict.fromkeys(nodes, "computes no tensor in a partition")
+        outer = {arg: None for node in nodes for arg in node.all_input_nodes if arg not in inside}
+        tensors = [node for node in outer if self._is_tensor_input(node)]
+        if not tensors:
+            return dict.fromkeys(nodes, "its partition would have no tensor input")
+        return self._foreign_sizes(nodes, inside) or self._unknown_sizes(nodes, outer, tensors)
+
+    def _is_tensor_input(self, node: Node) -> bool:
+        return not self._support.is_foldable(node) and any(
+            isinstance(value, torch.Tensor) for value in node_values(node)
+        )
+
+    def _foreign_sizes(self, nodes: Sequence[Node], inside: set[Node]) -> dict[Node, str]:
+        """Sizes of tensors that the partition needs for nothing else and has from its own too."""
+        own = {
+            arg
+            for node in nodes
+            if not is_size_node(node)
+            for arg in node.all_input_nodes
+            if arg not in inside and self._is_tensor_input(arg)
+        }
+        sources = size_sources(own)
+        return {
+            node: "the size of a tensor that its partition does not compute with"
+            for node in nodes
+            if is_size_node(node)
+            and any(
+                arg not in inside and arg not in own and self._is_tensor_input(arg)
+                for arg in node.all_input_nodes
+            )
+            and isinstance(node.meta["val"], torch.SymInt)
+            and can_rebuild(size_expr(node.meta["val"]), sources)
+        }
+
+    def _unknown_sizes(
+        self, nodes: Sequence[Node], outer: Iterable[Node], tensors: Sequence[Node]
+    ) -> dict[Node, str]:
+        """Users of sizes from outside that no tensor input of the partition gives."""
+        sources = size_sources(tensors)
+        misfits: dict[Node, str] = {}
+        for size in outer:
+            value = size.meta.get("val")
+            if isinstance(value, torch.Tensor | list | tuple):
+                continue
+            if isinstance(value, torch.SymInt) and can_rebuild(size_expr(value), sources):
+                continue
+            for node in nodes:
+                if size in node.all_input_nodes:
+                    misfits[node] = f"needs {value}, which no tensor input of its partition gives"
+        return misfits
+
+
+def _is_whole(program: ExportedProgram, nodes: Sequence[Node]) -> bool:
+    """Whether nothing but this partition will touch the program's inputs and outputs."""
+    inside = set(nodes)
+    if program.graph_signature.buffers_to_mutate or program.graph_signature.user_inputs_to_mutate:
+        return False  # ExecuTorch copies those outside the delegate
+    computing = (node for node in program.graph.nodes if node.op == "call_function")
+    outputs = program.graph.output_node().all_input_nodes
+    return all(node in inside for node in (*computing, *outputs))
+
+
+def _symbols(profiles: Sequence[ProfileSymbols]) -> set[str]:
+    return set().union(*(profile.symbols for profile in profiles))
+
+
+def _check_backend() -> None:
+    """ExecuTorch finds a backend by its class's name, and takes the last of several."""
+    named = [cls for cls in BackendDetails.__subclasses__() if cls.__name__ == "TensorRTBackend"]
+    if named and named[-1] is not TensorRTBackend:
+        raise RuntimeError(
+            f"'{named[-1].__module__}' defines a backend named TensorRTBackend too, and ExecuTorch "
+            "would use that one; do not import it in the process that exports"
+        )
+
+
+def _report(
+    program: ExportedProgram, partitions: Sequence[Sequence[Node]], reasons: dict[str, str]
+) -> None:
+    for reason in reasons.values():
+        logger.debug("outside TensorRT: %s", reason)
+    taken = sum(is_computation(node) for nodes in partitions for node in nodes)
+    total = sum(is_computation(node) for node in program.graph.nodes)
+    logger.info("TensorRT takes %d of %d operators in %d partitions", taken, total, len(partitions))
+    if not partitions:
+        why = "; ".join(sorted(set(reasons.values()))[:3]) or "the program computes nothing"
+        warnings.warn(
+            f"TensorRT takes no node of the program, so it will run on the CPU alone: {why}",
+            stacklevel=2,
+        )
