@@ -1,0 +1,184 @@
+"""Exports a model to an ExecuTorch program whose delegates are TensorRT engines."""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from executorch.exir import (
+    EdgeCompileConfig,
+    EdgeProgramManager,
+    ExecutorchBackendConfig,
+    ExecutorchProgramManager,
+    to_edge_transform_and_lower,
+)
+from executorch.exir.backend.utils import get_delegates
+from executorch.exir.passes import MemoryPlanningPass
+from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
+from torch.export import ExportedProgram
+
+from executorch_tensorrt.backend.compile_options import CompileOptions
+from executorch_tensorrt.backend.fallback_program import missing_kernels
+from executorch_tensorrt.backend.tensorrt_backend import WHOLE_METHOD_KEY
+from executorch_tensorrt.partitioner import TensorRTPartitioner
+from executorch_tensorrt.profiles import OptimizationProfile
+
+from .dynamic_shapes import TraceInputs, derive_dynamic_shapes
+
+logger = logging.getLogger("executorch_tensorrt")
+
+
+def export(
+    model: torch.nn.Module | ExportedProgram,
+    example_inputs: Sequence[Any] = (),
+    *,
+    example_kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    profiles: Sequence[OptimizationProfile] = (),
+    options: CompileOptions = CompileOptions(),  # noqa: B008 (it is frozen)
+    strict: bool = False,
+) -> ExecutorchProgramManager:
+    """Exports a model, with each part that TensorRT can take as an engine.
+
+    Args:
+        model: A module in eval mode, or a program that torch.export already made; for a program the
+            examples and `dynamic_shapes` are not to be given.
+        example_inputs: Positional inputs to trace with.
+        example_kwargs: Keyword inputs to trace with.
+        dynamic_shapes: As torch.export takes them. None: each dim that the profiles let vary is
+            dynamic, over all sizes from the least to the greatest of any profile; torch.export
+            finds out which dims are equal.
+        profiles: Named shape regimes; at least one if an input is dynamic.
+        options: How the engines are built.
+        strict: torch.export's tracing mode.
+
+    Returns:
+        The program; `.buffer` are the bytes of a `.pte`, `.save(path)` writes them. Graph inputs
+        have no memory of their own in it: the runtime uses the caller's. Neither have the outputs
+        of a method that TensorRT takes whole: they are written to the memory that the caller sets,
+        else to the delegate's, where they stay until the next call.
+
+    Raises:
+        TypeError: An argument has the wrong type.
+        ValueError: A profile does not fit the model; the message names profile, input, dim and
+            numbers.
+        EngineBuildError: TensorRT built no engine; the message holds what it said.
+        ImportError: TensorRT is not installed.
+
+    Example:
+        >>> program = export(
+        ...     model,
+        ...     (torch.zeros(1, 16, dtype=torch.long),),
+        ...     profiles=[
+        ...         OptimizationProfile("decode", {"tokens": [1, 1]}),
+        ...         OptimizationProfile("prefill", {"tokens": [1, (2, 128, 512)]}),
+        ...     ],
+        ... )
+        >>> program.save("model.pte")
+    """
+    partitioner = TensorRTPartitioner(profiles, options=options)
+    if isinstance(model, ExportedProgram):
+        if example_inputs or example_kwargs or dynamic_shapes is not None:
+            raise ValueError(
+                "model is an ExportedProgram, which has its inputs and shapes already; give no "
+                "example_inputs, example_kwargs or dynamic_shapes with it"
+            )
+        program = model
+    else:
+        program = _traced(
+            model, example_inputs, dict(example_kwargs or {}), dynamic_shapes, partitioner, strict
+        )
+    started = time.perf_counter()
+    logger.info("lowering to TensorRT")
+    with torch.no_grad():
+        # Not every operator that TensorRT takes is one that ExecuTorch's validity check knows.
+        edge = to_edge_transform_and_lower(
+            program,
+            partitioner=[partitioner],
+            compile_config=EdgeCompileConfig(_check_ir_validity=False),
+        )
+        result = _to_executorch(edge)
+    _warn_of_missing_kernels(result)
+    logger.info("lowered in %.1f s", time.perf_counter() - started)
+    return result
+
+
+def _traced(
+    model: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    dynamic_shapes: Any,
+    partitioner: TensorRTPartitioner,
+    strict: bool,
+) -> ExportedProgram:
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(
+            f"model must be a torch.nn.Module or an ExportedProgram, got {type(model).__name__}"
+        )
+    if isinstance(args, torch.Tensor) or not isinstance(args, Sequence):
+        raise TypeError(
+            f"example_inputs must be a tuple of inputs, got one {type(args).__name__}; "
+            "write (input,)"
+        )
+    if model.training:
+        warnings.warn(
+            f"{type(model).__name__} is in training mode, so dropout and batch norm are exported "
+            "as in training; call model.eval() first",
+            stacklevel=3,
+        )
+    started = time.perf_counter()
+    logger.info("tracing %s with torch.export", type(model).__name__)
+    inputs = TraceInputs(tuple(args), kwargs, dynamic_shapes)
+    if dynamic_shapes is None and partitioner.profiles:
+        inputs = derive_dynamic_shapes(model, inputs.args, kwargs, partitioner.profiles)
+    with torch.no_grad():
+        program = torch.export.export(
+            model,
+            inputs.args,
+            inputs.kwargs,
+            dynamic_shapes=inputs.dynamic_shapes,
+            strict=strict,
+        )
+    logger.info("traced in %.1f s", time.perf_counter() - started)
+    return program
+
+
+def _warn_of_missing_kernels(program: ExecutorchProgramManager) -> None:
+    missing = missing_kernels(program)
+    if missing:
+        warnings.warn(
+            f"{', '.join(missing)} stays outside TensorRT and ExecuTorch's runtime has no kernel "
+            "for it; the program loads only where one is registered",
+            stacklevel=3,
+        )
+
+
+def _is_one_delegate(edge: EdgeProgramManager) -> bool:
+    program = edge.exported_program()
+    delegates = get_delegates(program.graph)
+    if len(delegates) != 1:
+        return False
+    specs = getattr(program.graph_module, delegates[0].name).compile_specs
+    return any(spec.key == WHOLE_METHOD_KEY for spec in specs)
+
+
+def _to_executorch(edge: EdgeProgramManager) -> ExecutorchProgramManager:
+    signature = edge.exported_program().graph_signature
+    written = set(signature.buffers_to_mutate.values())
+    names = [name for name, fqn in signature.inputs_to_buffers.items() if fqn in written]
+    config = ExecutorchBackendConfig(
+        # Without the pass a written buffer would start from zeros, not from its value here.
+        passes=[InitializedMutableBufferPass(names)] if names else [],
+        # The outputs of a method that is one delegate may be wanted on the GPU.
+        memory_planning_pass=MemoryPlanningPass(
+            alloc_graph_input=False, alloc_graph_output=not _is_one_delegate(edge)
+        ),
+    )
+    with warnings.catch_warnings():
+        # Says what would happen without the pass, with or without it.
+        warnings.filterwarnings("ignore", "Mutation on a buffer in the model is detected")
+        return edge.to_executorch(config)
