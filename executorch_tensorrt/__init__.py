@@ -1,0 +1,69 @@
+"""TensorRT for ExecuTorch: multi-profile TensorRT engines inside a ``.pte``.
+
+The public names are imported when they are first used, so that a program that only runs models
+loads neither PyTorch nor TensorRT's Python packages, and one that only exports loads no native
+library.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._export import export
+    from .backend.compile_options import CompileOptions
+    from .backend.tensorrt_backend import TensorRTBackend
+    from .partitioner import TensorRTPartitioner
+    from .profiles import OptimizationProfile
+    from .runtime import (
+        Method,
+        Program,
+        RuntimeOptions,
+        cuda_stream,
+        load,
+        optimization_profile,
+        register,
+    )
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "CompileOptions": ".backend.compile_options",
+    "Method": ".runtime",
+    "OptimizationProfile": ".profiles",
+    "Program": ".runtime",
+    "RuntimeOptions": ".runtime",
+    "TensorRTBackend": ".backend.tensorrt_backend",
+    "TensorRTPartitioner": ".partitioner",
+    "cuda_stream": ".runtime",
+    "export": "._export",
+    "load": ".runtime",
+    "optimization_profile": ".runtime",
+    "register": ".runtime",
+}
+
+__all__ = [
+    "CompileOptions",
+    "Method",
+    "OptimizationProfile",
+    "Program",
+    "RuntimeOptions",
+    "TensorRTBackend",
+    "TensorRTPartitioner",
+    "cuda_stream",
+    "export",
+    "load",
+    "optimization_profile",
+    "register",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,34 @@
+"""Runs ``.pte`` programs with TensorRT delegates; importing it registers the backend.
+
+Needs neither PyTorch nor TensorRT's Python packages.
+"""
+
+from .errors import (
+    DelegateInvalidCompatibility,
+    InvalidArgument,
+    MemoryAllocationFailed,
+    NotFound,
+    TensorRTError,
+)
+from .options import RuntimeOptions
+from .profile_pin import optimization_profile
+from .program import Method, Program, load
+from .registration import register
+from .stream import cuda_stream
+
+__all__ = [
+    "DelegateInvalidCompatibility",
+    "InvalidArgument",
+    "MemoryAllocationFailed",
+    "Method",
+    "NotFound",
+    "Program",
+    "RuntimeOptions",
+    "TensorRTError",
+    "cuda_stream",
+    "load",
+    "optimization_profile",
+    "register",
+]
+
+register()

@@ -1,0 +1,167 @@
+"""The libraries that inputs come from and outputs go back to, found without importing any."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+_DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
+
+
+class ArrayLibrary:
+    """Any library that speaks DLPack; what it gives back has ``__dlpack__`` and a buffer."""
+
+    # Whether outputs can be written straight into memory that the library allocated on a GPU.
+    allocates_on_gpu = False
+
+    def from_host(self, value: Any, device: int | None) -> Any:
+        """Make a DLPack object in host memory one of the library's, on the GPU of that ordinal."""
+        return value
+
+    def to_host(self, value: Any) -> Any:
+        """Copy one of the library's arrays from a GPU to host memory."""
+        raise TypeError(
+            f"a {type(value).__name__} on a GPU cannot be copied to host memory, where this method "
+            "needs its inputs: give them there"
+        )
+
+    def current_stream(self, device: int) -> int:
+        """Return the handle of the CUDA stream that the library works on."""
+        raise NotImplementedError
+
+    def empty_bytes(self, nbytes: int, device: int) -> Any:
+        """Allocate a flat array of uint8 on a GPU."""
+        raise NotImplementedError
+
+    def view(self, memory: Any, dtype: str, shape: tuple[int, ...]) -> Any:
+        """Make what :meth:`empty_bytes` gave the array that was written to it."""
+        raise NotImplementedError
+
+
+class NumPy(ArrayLibrary):
+    """NumPy, and what is no array at all."""
+
+    def from_host(self, value: Any, device: int | None) -> Any:
+        """See :class:`ArrayLibrary`; TypeError for a dtype that NumPy does not have."""
+        import numpy
+
+        try:
+            return numpy.from_dlpack(value)
+        except (BufferError, RuntimeError) as error:
+            raise TypeError(
+                "an output has a dtype that NumPy does not have, such as bfloat16: "
+                "give the inputs as torch tensors to get torch tensors back"
+            ) from error
+
+
+class Torch(ArrayLibrary):
+    """PyTorch."""
+
+    allocates_on_gpu = True
+
+    def __init__(self) -> None:
+        self._torch = sys.modules["torch"]
+
+    def from_host(self, value: Any, device: int | None) -> Any:
+        """See :class:`ArrayLibrary`."""
+        tensor = self._torch.from_dlpack(value)
+        return tensor if device is None else tensor.to(f"cuda:{device}")
+
+    def to_host(self, value: Any) -> Any:
+        """See :class:`ArrayLibrary`."""
+        return value.cpu()
+
+    def current_stream(self, device: int) -> int:
+        """See :class:`ArrayLibrary`."""
+        stream: int = self._torch.cuda.current_stream(device).cuda_stream
+        return stream
+
+    def empty_bytes(self, nbytes: int, device: int) -> Any:
+        """See :class:`ArrayLibrary`."""
+        return self._torch.empty(nbytes, dtype=self._torch.uint8, device=f"cuda:{device}")
+
+    def view(self, memory: Any, dtype: str, shape: tuple[int, ...]) -> Any:
+        """See :class:`ArrayLibrary`."""
+        kind = getattr(self._torch, dtype)
+        nbytes = kind.itemsize
+        for size in shape:
+            nbytes *= size
+        return memory[:nbytes].view(kind).view(shape)
+
+
+class CuPy(ArrayLibrary):
+    """CuPy."""
+
+    allocates_on_gpu = True
+
+    def __init__(self) -> None:
+        self._cupy = sys.modules["cupy"]
+
+    def from_host(self, value: Any, device: int | None) -> Any:
+        """See :class:`ArrayLibrary`."""
+        import numpy
+
+        with self._cupy.cuda.Device(device):
+            return self._cupy.asarray(numpy.from_dlpack(value))
+
+    def to_host(self, value: Any) -> Any:
+        """See :class:`ArrayLibrary`."""
+        return value.get()
+
+    def current_stream(self, device: int) -> int:
+        """See :class:`ArrayLibrary`."""
+        stream: int = self._cupy.cuda.get_current_stream(device).ptr
+        return stream
+
+    def empty_bytes(self, nbytes: int, device: int) -> Any:
+        """See :class:`ArrayLibrary`."""
+        with self._cupy.cuda.Device(device):
+            return self._cupy.empty(nbytes, dtype="uint8")
+
+    def view(self, memory: Any, dtype: str, shape: tuple[int, ...]) -> Any:
+        """See :class:`ArrayLibrary`."""
+        kind = self._cupy.dtype(dtype)
+        nbytes = kind.itemsize
+        for size in shape:
+            nbytes *= size
+        return memory[:nbytes].view(kind).reshape(shape)
+
+
+class Jax(ArrayLibrary):
+    """JAX, whose arrays are never written to: outputs come by way of host memory."""
+
+    def from_host(self, value: Any, device: int | None) -> Any:
+        """See :class:`ArrayLibrary`."""
+        jax = sys.modules["jax"]
+        array = jax.dlpack.from_dlpack(value)
+        return array if device is None else jax.device_put(array, jax.devices("cuda")[device])
+
+    def to_host(self, value: Any) -> Any:
+        """See :class:`ArrayLibrary`."""
+        import numpy
+
+        return numpy.asarray(value)
+
+
+def library_of(inputs: Sequence[Any]) -> ArrayLibrary:
+    """Return the library of the first array among the inputs; NumPy where there is none."""
+    for value in inputs:
+        if hasattr(value, "__dlpack__"):
+            name = type(value).__module__.partition(".")[0]
+            if name == "torch":
+                return Torch()
+            if name == "cupy":
+                return CuPy()
+            if name in ("jax", "jaxlib"):
+                return Jax()
+            return NumPy() if name == "numpy" else ArrayLibrary()
+    return NumPy()
+
+
+def gpu_of(value: Any) -> int | None:
+    """Return the ordinal of the GPU that an array lies on; None for host memory and non-arrays."""
+    if not hasattr(value, "__dlpack_device__"):
+        return None
+    kind, device = value.__dlpack_device__()
+    return int(device) if int(kind) in _DLPACK_CUDA else None

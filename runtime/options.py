@@ -1,0 +1,89 @@
+"""Options that are chosen when a program is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+NativeOption = tuple[str, bool | int | str]
+
+
+@dataclass(frozen=True)
+class RuntimeOptions:
+    """How a loaded program selects profiles and where it runs.
+
+    Attributes:
+        default_profile: The profile to use where neither the call nor :func:`optimization_profile`
+            names one, by name or by index in declared order; or a mapping from method names to
+            that. ``None``: by input shape.
+        profile_selection: ``"sticky"`` keeps the active profile while it fits, else takes the first
+            in declared order that does. ``"first_fit"`` always takes the first that fits.
+        profile_contexts: ``"per_profile"`` gives each profile an execution context of its own;
+            ``"single"`` switches one between them, which needs less memory and makes switches slow.
+        device_id: The ordinal of the GPU, where :func:`load` was given no ``device``.
+        engine_host_code_allowed: Whether an engine may contain host code, which version-compatible
+            engines do. It runs with the rights of the process.
+
+    Raises:
+        ValueError: For a value that is none of these, naming it.
+    """
+
+    default_profile: str | int | Mapping[str, str | int] | None = None
+    profile_selection: Literal["sticky", "first_fit"] = "sticky"
+    profile_contexts: Literal["per_profile", "single"] = "per_profile"
+    device_id: int = 0
+    engine_host_code_allowed: bool = False
+
+    def __post_init__(self) -> None:
+        _check_choice("profile_selection", self.profile_selection, ("sticky", "first_fit"))
+        _check_choice("profile_contexts", self.profile_contexts, ("per_profile", "single"))
+        if type(self.device_id) is not int or self.device_id < 0:
+            raise ValueError(f"device_id must be an int of 0 or more, not {self.device_id!r}")
+        if type(self.engine_host_code_allowed) is not bool:
+            raise ValueError(
+                f"engine_host_code_allowed must be a bool, not {self.engine_host_code_allowed!r}"
+            )
+        defaults = self.default_profile
+        for value in defaults.values() if isinstance(defaults, Mapping) else (defaults,):
+            _check_default_profile(value)
+
+    def for_method(self, method: str, device: str | None) -> list[NativeOption]:
+        """Return the native options of one method; ``device`` is :func:`load`'s."""
+        options: list[NativeOption] = [
+            ("profile_selection", self.profile_selection),
+            ("profile_contexts", self.profile_contexts),
+            ("device", "auto" if device is None else device),
+            ("device_id", self.device_id),
+            ("engine_host_code_allowed", self.engine_host_code_allowed),
+        ]
+        default = self.default_profile
+        if isinstance(default, Mapping):
+            default = default.get(method)
+        if default is not None:
+            options.append(("default_profile", str(default)))
+        return options
+
+    def check_methods(self, names: list[str]) -> None:
+        """Refuse a default profile for a method that the program does not have."""
+        if isinstance(self.default_profile, Mapping):
+            for method in self.default_profile:
+                if method not in names:
+                    raise ValueError(
+                        f"default_profile names method {method!r}; the program has "
+                        f"{', '.join(names)}"
+                    )
+
+
+def _check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
+
+
+def _check_default_profile(value: object) -> None:
+    if value is None or (isinstance(value, str) and value):
+        return
+    if type(value) is not int or value < 0:
+        raise ValueError(
+            f"default_profile must be a profile's name or its index from 0, not {value!r}"
+        )

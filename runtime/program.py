@@ -1,0 +1,199 @@
+"""Loaded programs and their methods."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from .array_libraries import ArrayLibrary, gpu_of, library_of
+from .native import _runtime
+from .options import RuntimeOptions
+from .profile_pin import check_profile
+from .stream import has_callers_stream
+
+
+def load(
+    program: str | os.PathLike[str] | bytes,
+    *,
+    device: str | None = None,
+    options: RuntimeOptions | None = None,
+    methods: Sequence[str] | None = None,
+) -> Program:
+    """Load a ``.pte`` and its methods, engines and all, ready to execute.
+
+    Args:
+        program: The file, or its bytes.
+        device: ``"cuda:N"`` or ``"cuda"``, ``"cpu"`` for the fallback that programs exported with
+            ``CompileOptions(cpu_fallback=True)`` carry, or ``None`` for the GPU where it can be
+            used and the fallback where it cannot.
+        options: How to select profiles, and more.
+        methods: The methods to load; all of them by default.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        NotFound: No TensorRT, no GPU, no fallback; the text names what to install.
+        DelegateInvalidCompatibility: The program does not fit this TensorRT or GPU, or is damaged.
+        InvalidArgument: An option, ``device`` or default profile that does not fit.
+        KeyError: ``methods`` names one that the program does not have.
+    """
+    options = RuntimeOptions() if options is None else options
+    if isinstance(program, bytes):
+        native = _runtime.Program.from_bytes(program)
+    else:
+        path = os.fspath(program)
+        if not os.path.isfile(path):
+            raise FileNotFoundError(f"no such program: {path}")
+        native = _runtime.Program.from_file(path)
+    names = list(native.method_names)
+    options.check_methods(names)
+    wanted = names if methods is None else list(methods)
+    for name in wanted:
+        if name not in names:
+            raise KeyError(f"the program has no method {name!r}; it has {', '.join(names)}")
+    return Program(
+        {
+            name: Method(name, native.load_method(name, options.for_method(name, device)))
+            for name in wanted
+        }
+    )
+
+
+class Program:
+    """A loaded program: a mapping from method names to :class:`Method`.
+
+    Methods of one program may be executed on several threads at once; executions of one method take
+    turns.
+    """
+
+    def __init__(self, methods: dict[str, Method]) -> None:
+        self._methods = methods
+
+    @property
+    def methods(self) -> list[str]:
+        """The names of the loaded methods."""
+        return list(self._methods)
+
+    def __getitem__(self, name: str) -> Method:
+        try:
+            return self._methods[name]
+        except KeyError:
+            raise KeyError(
+                f"no method {name!r} is loaded; loaded are {', '.join(self._methods)}"
+            ) from None
+
+    def stats(self) -> dict[str, list[dict[str, Any]]]:
+        """Return what each method's TensorRT delegates did since they were loaded.
+
+        One dict a delegate: ``device``, ``engine``, ``executions``, ``failures``,
+        ``executions_per_profile``, ``profile_changes``, ``host_synchronizations``,
+        ``bytes_staged`` (bytes copied between host and device) and ``last_profile``.
+        """
+        return {name: method.stats() for name, method in self._methods.items()}
+
+    def __repr__(self) -> str:
+        return f"Program({', '.join(self._methods)})"
+
+
+class Method:
+    """A loaded method; call it with its inputs, get a tuple of its outputs."""
+
+    def __init__(self, name: str, native: _runtime.Method) -> None:
+        self.name = name
+        self._native = native
+        self._delegates = native.delegates()
+        self._on_gpu = native.takes_device_tensors
+        # None where some output is no tensor, or lies in memory that the program planned.
+        plans = native.output_plans
+        placed_by_caller = all(plan is not None and not plan[2] for plan in plans)
+        self._output_bytes = [plan[1] for plan in plans if plan] if placed_by_caller else None
+
+    def __call__(self, *inputs: Any, profile: str | int | None = None) -> tuple[Any, ...]:
+        """Execute the method.
+
+        Args:
+            inputs: As the exported program takes them, flattened: tensors of any library that
+                speaks DLPack (read in place where they are row-major, else copied) and Python
+                numbers. Tensors on the GPU stay there where the whole method runs in TensorRT on
+                it, and are copied to host memory where some of it runs on the CPU.
+            profile: The optimization profile for this call, by name or index. By default what
+                :func:`optimization_profile` pins, else the program's default, else by input shape.
+
+        Returns:
+            The outputs, each owning its memory, in the library of the first tensor among the inputs
+            (PyTorch, NumPy, CuPy, JAX; for others, objects with ``__dlpack__``) and on its device.
+            On a GPU they are ready when PyTorch's or CuPy's current stream gets there, as the
+            outputs of those libraries' own operations are.
+
+        Raises:
+            InvalidArgument: Inputs that fit no profile, or not the one asked for (the text lists
+                the inputs' shapes and the ranges), or that lie on another GPU than the program.
+            TypeError: An input that is no tensor, or of a dtype that ExecuTorch does not know.
+            TensorRTError: A fault of the device, the engine or the program.
+        """
+        if profile is not None:
+            profile = check_profile(profile)
+        library = library_of(inputs)
+        values = [_detached(value) for value in inputs]
+        gpu = next((gpu for gpu in map(gpu_of, values) if gpu is not None), None)
+        if gpu is not None and self._on_gpu:
+            if library.allocates_on_gpu:
+                return self._call_on_gpu(values, profile, library, gpu)
+            stream: int | None = 0  # which DLPack makes the producer's work ready on
+        else:
+            stream = None
+            values = [
+                value if gpu_of(value) is None else library.to_host(value) for value in values
+            ]
+        stream = None if has_callers_stream() else stream
+        outputs = self._native.execute(values, profile, stream, [])
+        return tuple(
+            library.from_host(value, gpu) if hasattr(value, "__dlpack__") else value
+            for value in outputs
+        )
+
+    def _call_on_gpu(
+        self, values: list[Any], profile: str | int | None, library: ArrayLibrary, gpu: int
+    ) -> tuple[Any, ...]:
+        """Execute in memory and on the stream of the inputs' library, without a host sync."""
+        stream = None if has_callers_stream() else library.current_stream(gpu)
+        if self._output_bytes is None:
+            outputs = self._native.execute(values, profile, stream, [])
+            return tuple(library.from_host(value, gpu) for value in outputs)
+        memory = [library.empty_bytes(nbytes, gpu) for nbytes in self._output_bytes]
+        outputs = self._native.execute(values, profile, stream, memory)
+        return tuple(
+            library.view(buffer, dtype, shape)
+            for buffer, (dtype, shape) in zip(memory, outputs, strict=True)
+        )
+
+    @property
+    def profiles(self) -> list[str]:
+        """The names of the method's optimization profiles, in declared order.
+
+        Empty where the method has no TensorRT delegate.
+        """
+        return [name for name, _ in self._delegates[0].profiles] if self._delegates else []
+
+    @property
+    def last_profile(self) -> str | None:
+        """The name of the profile that the last successful execution used; None before that."""
+        if not self._delegates:
+            return None
+        last: str | None = self._delegates[-1].statistics()["last_profile"]
+        return last
+
+    def stats(self) -> list[dict[str, Any]]:
+        """Return this method's part of :meth:`Program.stats`."""
+        return [
+            {"device": delegate.device, "engine": delegate.engine, **delegate.statistics()}
+            for delegate in self._delegates
+        ]
+
+    def __repr__(self) -> str:
+        return f"Method({self.name!r}, profiles={self.profiles})"
+
+
+def _detached(value: Any) -> Any:
+    """A torch tensor that requires grad does not speak DLPack; its values do."""
+    return value.detach() if getattr(value, "requires_grad", False) else value

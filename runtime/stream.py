@@ -1,0 +1,71 @@
+"""Runs the calls of one thread on a CUDA stream of the caller's."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Any
+
+from .native import _runtime
+
+_entered = threading.local()
+
+
+def has_callers_stream() -> bool:
+    """Whether :class:`cuda_stream` is entered on this thread."""
+    return getattr(_entered, "depth", 0) > 0
+
+
+class cuda_stream:
+    """While it is entered, calls on this thread enqueue on that stream.
+
+    With device tensors alone a call then returns as soon as its work is on the stream; with a host
+    tensor among them it returns when its outputs are there. Without it, calls with torch tensors or
+    CuPy arrays on a GPU are on their library's current stream, and others wait for their outputs.
+
+    ``stream`` is the handle of a ``cudaStream_t`` as an int, or an object of PyTorch's
+    (``cuda_stream``), of CuPy's (``ptr``) or with ``__cuda_stream__``. It must belong to the
+    program's GPU and live until its work is done.
+
+    Raises:
+        TypeError: ``stream`` is none of these.
+        RuntimeError: Left on another thread than it was entered on, or entered twice.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = _handle(stream)
+        self._guard: _runtime.StreamGuard | None = None
+        self._thread: int | None = None
+
+    def __enter__(self) -> None:
+        if self._guard is not None:
+            raise RuntimeError("this cuda_stream is entered already: make another")
+        self._guard = _runtime.guard_stream(self._stream)
+        self._thread = threading.get_ident()
+        _entered.depth = getattr(_entered, "depth", 0) + 1
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._thread != threading.get_ident():
+            raise RuntimeError("cuda_stream was left on another thread than it was entered on")
+        _entered.depth -= 1
+        self._guard = None  # the native guard ends here
+
+
+def _handle(stream: Any) -> int:
+    if isinstance(stream, int) and not isinstance(stream, bool):
+        return stream
+    for attribute in ("cuda_stream", "ptr"):
+        value = getattr(stream, attribute, None)
+        if isinstance(value, int):
+            return value
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])
+    raise TypeError(
+        "a CUDA stream is given by its handle (int) or as an object of PyTorch's, CuPy's or with "
+        f"__cuda_stream__, not by {stream!r}"
+    )

@@ -1,0 +1,519 @@
+"""Loading and executing programs, on the CPU fallback that they carry."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from models import GraphBreak, Mlp, Transformer, Unsupported, seeded
+from torch import nn
+from torch.export import Dim
+
+import executorch_tensorrt as ett
+from executorch_tensorrt import CompileOptions, OptimizationProfile, RuntimeOptions
+from executorch_tensorrt.runtime import (
+    DelegateInvalidCompatibility,
+    InvalidArgument,
+    NotFound,
+    TensorRTError,
+)
+
+WITH_FALLBACK = CompileOptions(cpu_fallback=True)
+DECODE_AND_PREFILL = (
+    OptimizationProfile("decode", {"tokens": ((1, 1, 2), 1)}),
+    OptimizationProfile("prefill", {"tokens": ((1, 1, 2), (4, 16, 32))}),
+)
+OVERLAPPING = (
+    OptimizationProfile("small", {"x": ((1, 1, 4), 8)}),
+    OptimizationProfile("middle", {"x": ((3, 4, 8), 8)}),
+    OptimizationProfile("all", {"x": ((1, 4, 16), 8)}),
+)
+
+
+def tokens(batch: int, length: int) -> torch.Tensor:
+    return torch.randint(0, Transformer.VOCABULARY, (batch, length))
+
+
+def exported(model: nn.Module, inputs: tuple[Any, ...], dynamic: Any, profiles: Any) -> bytes:
+    program = ett.export(
+        model, inputs, dynamic_shapes=dynamic, profiles=profiles, options=WITH_FALLBACK
+    )
+    return bytes(program.buffer)
+
+
+@pytest.fixture(scope="module")
+def transformer() -> nn.Module:
+    return seeded(Transformer)
+
+
+@pytest.fixture(scope="module")
+def transformer_pte(transformer: nn.Module) -> bytes:
+    dynamic = {"tokens": {0: Dim("batch", min=1, max=2), 1: Dim("length", min=1, max=32)}}
+    return exported(transformer, (tokens(2, 16),), dynamic, DECODE_AND_PREFILL)
+
+
+@pytest.fixture(scope="module")
+def mlp_pte() -> bytes:
+    dynamic = {"x": {0: Dim("batch", min=1, max=16)}}
+    return exported(seeded(Mlp), (torch.randn(4, 8),), dynamic, OVERLAPPING)
+
+
+def forward(pte: bytes, **options: Any) -> ett.Method:
+    return ett.load(pte, device="cpu", options=RuntimeOptions(**options))["forward"]
+
+
+class TestAnswers:
+    @pytest.mark.parametrize("batch", [1, 2])
+    @pytest.mark.parametrize("length", [1, 4, 5, 16, 31, 32])
+    def test_equal_eager_at_inside_and_between_the_bounds(
+        self, transformer: nn.Module, transformer_pte: bytes, batch: int, length: int
+    ) -> None:
+        ids = tokens(batch, length)
+        (logits,) = forward(transformer_pte)(ids)
+        torch.testing.assert_close(logits, transformer(ids), atol=1e-4, rtol=0)
+
+    def test_of_half_precision_equal_eager_within_two_hundredths(self) -> None:
+        model = seeded(Transformer).half()
+        dynamic = {"tokens": {0: Dim("batch", min=1, max=2), 1: Dim("length", min=1, max=32)}}
+        method = forward(exported(model, (tokens(2, 16),), dynamic, DECODE_AND_PREFILL))
+        for ids in (tokens(1, 1), tokens(2, 7), tokens(2, 32)):
+            (logits,) = method(ids)
+            assert logits.dtype == torch.float16
+            torch.testing.assert_close(logits, model(ids), atol=2e-2, rtol=0)
+
+    def test_come_back_in_the_library_of_the_inputs(self, mlp_pte: bytes) -> None:
+        method = forward(mlp_pte)
+        x = torch.randn(3, 8)
+        (as_torch,), (as_numpy,) = method(x), method(x.numpy())
+        assert isinstance(as_torch, torch.Tensor)
+        assert isinstance(as_numpy, np.ndarray)
+        np.testing.assert_array_equal(as_torch.numpy(), as_numpy)
+        as_numpy += 1  # it is the caller's
+
+    def test_own_their_memory(self, mlp_pte: bytes) -> None:
+        method = forward(mlp_pte)
+        (first,) = method(torch.zeros(2, 8))
+        before = first.clone()
+        method(torch.ones(2, 8))
+        del method
+        assert torch.equal(first, before)
+
+    def test_are_right_for_inputs_that_are_not_row_major_or_require_grad(
+        self, mlp_pte: bytes
+    ) -> None:
+        method = forward(mlp_pte)
+        x = torch.randn(8, 4, requires_grad=True).t()
+        (right,) = method(x.detach().contiguous())
+        assert torch.equal(method(x)[0], right)
+        (from_numpy,) = method(np.asfortranarray(x.detach().numpy()))
+        np.testing.assert_array_equal(from_numpy, right.numpy())
+
+    def test_are_the_same_from_the_stock_runtime(
+        self, transformer_pte: bytes, tmp_path: Path
+    ) -> None:
+        from executorch.runtime import Runtime
+
+        ett.register()
+        path = tmp_path / "transformer.pte"
+        path.write_bytes(transformer_pte)
+        runtime = Runtime.get()
+        assert "TensorRTBackend" in runtime.backend_registry.registered_backend_names
+        stock = runtime.load_program(path).load_method("forward")
+        method = ett.load(path)["forward"]
+        for ids in (tokens(1, 1), tokens(2, 20)):
+            assert torch.equal(stock.execute([ids])[0], method(ids)[0])
+        with ett.optimization_profile("decode"), pytest.raises(RuntimeError):
+            stock.execute([tokens(1, 20)])
+
+
+class TestSelection:
+    def test_is_by_shape(self, transformer_pte: bytes) -> None:
+        method = forward(transformer_pte)
+        assert method.profiles == ["decode", "prefill"]
+        assert method.last_profile is None
+        for length, name in ((1, "decode"), (4, "prefill"), (32, "prefill"), (1, "decode")):
+            method(tokens(1, length))
+            assert method.last_profile == name
+
+    @pytest.mark.parametrize(
+        ("policy", "used"),
+        [
+            # batch:    2,       4,       6,        2,       4,        12
+            ("sticky", ["small", "small", "middle", "small", "small", "all"]),
+            ("first_fit", ["small", "small", "middle", "small", "small", "all"]),
+        ],
+    )
+    def test_of_overlapping_profiles(self, mlp_pte: bytes, policy: str, used: list[str]) -> None:
+        method = forward(mlp_pte, profile_selection=policy)
+        for batch, name in zip((2, 4, 6, 2, 4, 12), used, strict=True):
+            method(torch.randn(batch, 8))
+            assert method.last_profile == name
+
+    def test_keeps_the_active_profile_while_it_fits_unless_first_fit(self, mlp_pte: bytes) -> None:
+        for policy, name in (("sticky", "all"), ("first_fit", "small")):
+            method = forward(mlp_pte, profile_selection=policy)
+            method(torch.randn(12, 8))  # only "all" takes it
+            method(torch.randn(2, 8))
+            assert method.last_profile == name
+
+    def test_takes_the_first_that_fits_when_the_active_one_stops_fitting(
+        self, mlp_pte: bytes
+    ) -> None:
+        method = forward(mlp_pte)
+        method(torch.randn(8, 8), profile="middle")
+        method(torch.randn(2, 8))
+        assert method.last_profile == "small"
+
+    def test_that_finds_no_fit_names_the_input_and_every_range(
+        self, transformer_pte: bytes
+    ) -> None:
+        method = forward(transformer_pte)
+        with pytest.raises(InvalidArgument) as refused:
+            method(tokens(1, 3))  # between the profiles
+        for part in ("1x3", "'decode'", "1..2x1", "'prefill'", "1..2x4..32"):
+            assert part in str(refused.value)
+        with pytest.raises(InvalidArgument) as refused:
+            method(tokens(2, 33))  # more than the program was exported for
+        for part in ("[2, 33]", "decode", "prefill", "[1..2, 4..32]"):
+            assert part in str(refused.value)
+        method(tokens(1, 4))
+
+    def test_uses_the_programs_default_profile(self, mlp_pte: bytes) -> None:
+        for default in ("all", 2, {"forward": "all"}):
+            method = forward(mlp_pte, default_profile=default)
+            method(torch.randn(2, 8))
+            assert method.last_profile == "all"
+            with ett.optimization_profile(None):
+                method(torch.randn(16, 8))
+                method(torch.randn(3, 8), profile="small")
+            assert method.last_profile == "small"
+
+
+class TestPins:
+    def test_by_name_and_by_index_count_before_the_shape(self, mlp_pte: bytes) -> None:
+        method = forward(mlp_pte)
+        for pin, name in (("all", "all"), (1, "middle"), (0, "small")):
+            with ett.optimization_profile(pin):
+                method(torch.randn(4, 8))
+            assert method.last_profile == name
+
+    def test_nest_restore_and_none_is_automatic_again(self, mlp_pte: bytes) -> None:
+        method = forward(mlp_pte, profile_selection="first_fit")
+        x = torch.randn(4, 8)
+
+        def used() -> str | None:
+            method(x)
+            return method.last_profile
+
+        with ett.optimization_profile("all"):
+            with ett.optimization_profile("middle"):
+                assert used() == "middle"
+                with ett.optimization_profile(None):
+                    assert used() == "small"
+                assert used() == "middle"
+            assert used() == "all"
+        assert used() == "small"
+
+    def test_are_restored_when_the_block_raises(self, mlp_pte: bytes) -> None:
+        method = forward(mlp_pte, profile_selection="first_fit")
+        with pytest.raises(KeyError), ett.optimization_profile("all"):
+            raise KeyError
+        method(torch.randn(2, 8))
+        assert method.last_profile == "small"
+
+    def test_on_two_threads_do_not_see_each_other(self, mlp_pte: bytes) -> None:
+        both_entered = threading.Barrier(2)
+        used: dict[str, str | None] = {}
+
+        def run(pin: str) -> None:
+            method = forward(mlp_pte)
+            with ett.optimization_profile(pin):
+                both_entered.wait(30)
+                method(torch.randn(4, 8))
+                used[pin] = method.last_profile
+                both_entered.wait(30)
+
+        threads = [threading.Thread(target=run, args=(pin,)) for pin in ("small", "all")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert used == {"small": "small", "all": "all"}
+
+    @pytest.mark.parametrize(
+        ("pin", "text"),
+        [
+            ("speculate", "'speculate'; there are 'small', 'middle', 'all'"),
+            (-1, "index -1 is not one of the 3"),
+            (3, "index 3 is not one of the 3"),
+            ("small", "'small' does not fit x 16x8; it takes x 1..4x8"),
+            (1 << 40, "is not one of the 3"),
+        ],
+    )
+    def test_that_cannot_be_honoured_are_refused(
+        self, mlp_pte: bytes, pin: str | int, text: str
+    ) -> None:
+        method = forward(mlp_pte)
+        x = torch.randn(16, 8)
+        with pytest.raises(InvalidArgument, match=text), ett.optimization_profile(pin):
+            method(x)
+        with pytest.raises(InvalidArgument, match=text):
+            method(x, profile=pin)
+        method(x)
+        assert method.last_profile == "all"
+
+    @pytest.mark.parametrize("pin", [True, False, 1.0, b"small"])
+    def test_of_another_type_are_refused(self, mlp_pte: bytes, pin: Any) -> None:
+        with pytest.raises(TypeError, match=r"name .* or its index"):
+            ett.optimization_profile(pin)
+        with pytest.raises(TypeError, match=r"name .* or its index"):
+            forward(mlp_pte)(torch.randn(4, 8), profile=pin)
+
+    def test_entered_twice_or_left_elsewhere_are_refused(self) -> None:
+        pin = ett.optimization_profile("small")
+        with pin:
+            with pytest.raises(RuntimeError, match="entered already"):
+                pin.__enter__()
+            errors: list[BaseException] = []
+
+            def leave() -> None:
+                try:
+                    pin.__exit__(None, None, None)
+                except RuntimeError as error:
+                    errors.append(error)
+
+            thread = threading.Thread(target=leave)
+            thread.start()
+            thread.join()
+            assert "another thread" in str(errors[0])
+        with pin:  # left, it can be entered again
+            pass
+
+
+class TestSeveralDelegates:
+    @pytest.fixture(scope="class")
+    def method(self) -> ett.Method:
+        profiles = (
+            OptimizationProfile("one", {"x": ((1, 1, 4), 8)}),
+            OptimizationProfile("many", {"x": ((2, 8, 16), 8)}),
+        )
+        dynamic = {"x": {0: Dim("batch", min=1, max=16)}}
+        return forward(exported(seeded(GraphBreak), (torch.randn(4, 8),), dynamic, profiles))
+
+    @staticmethod
+    def used(method: ett.Method) -> set[str]:
+        stats = method.stats()
+        assert len(stats) == 2
+        return {delegate["last_profile"] for delegate in stats}
+
+    def test_select_the_same_profile_by_shape(self, method: ett.Method) -> None:
+        model = seeded(GraphBreak)
+        for batch, name in ((1, "one"), (16, "many"), (3, "many"), (1, "one"), (3, "one")):
+            x = torch.randn(batch, 8)
+            torch.testing.assert_close(method(x)[0], model(x), atol=1e-4, rtol=0)
+            assert self.used(method) == {name}
+
+    def test_use_the_profile_that_is_pinned(self, method: ett.Method) -> None:
+        for name in ("many", "one"):
+            with ett.optimization_profile(name):
+                method(torch.randn(3, 8))
+            assert self.used(method) == {name}
+
+    def test_of_which_one_is_static_honour_every_name(self) -> None:
+        class DynamicThenStatic(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 4)
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                total = torch.cumsum(torch.relu(self.first(x)).to(torch.float64), dim=0)
+                return self.second(total[-1:].to(x.dtype))
+
+        model = seeded(DynamicThenStatic)
+        profiles = (
+            OptimizationProfile("one", {"x": (1, 8)}),
+            OptimizationProfile("many", {"x": ((2, 8, 16), 8)}),
+        )
+        dynamic = {"x": {0: Dim("batch", min=1, max=16)}}
+        method = forward(exported(model, (torch.randn(4, 8),), dynamic, profiles))
+        for batch, pin, name in ((1, None, "one"), (9, None, "many"), (1, "one", "one")):
+            x = torch.randn(batch, 8)
+            torch.testing.assert_close(method(x, profile=pin)[0], model(x), atol=1e-4, rtol=0)
+            assert self.used(method) == {name}
+        with pytest.raises(InvalidArgument, match="'two'"):
+            method(torch.randn(1, 8), profile="two")
+
+
+class TestThreads:
+    def test_with_a_program_each_run_in_parallel_and_are_right(self) -> None:
+        """One long call; the other thread finishes several calls while it lasts."""
+        model = seeded(Transformer, 4, 128, 4)
+        dynamic = {"tokens": {1: Dim("length", min=1, max=1024)}}
+        profiles = [OptimizationProfile("any", {"tokens": (1, (1, 64, 1024))})]
+        pte = exported(model, (tokens(1, 16),), dynamic, profiles)
+        long, short = forward(pte), forward(pte)
+        ids = tokens(1, 1024)
+        long(ids)
+        span: list[float] = []
+
+        def run_long() -> None:
+            span.append(time.perf_counter())
+            answers.append(long(ids)[0])
+            span.append(time.perf_counter())
+
+        answers: list[torch.Tensor] = []
+        ends = []
+        thread = threading.Thread(target=run_long)
+        thread.start()
+        other = tokens(1, 8)
+        while thread.is_alive():
+            (answer,) = short(other)
+            ends.append(time.perf_counter())
+        thread.join()
+        assert sum(span[0] < end < span[1] for end in ends) >= 3
+        torch.testing.assert_close(answers[0], model(ids), atol=1e-3, rtol=0)
+        torch.testing.assert_close(answer, model(other), atol=1e-4, rtol=0)
+
+    def test_on_one_method_take_turns(self, transformer: nn.Module, transformer_pte: bytes) -> None:
+        method = forward(transformer_pte)
+        wrong: list[float] = []
+
+        def run(length: int) -> None:
+            ids = tokens(1, length)
+            right = transformer(ids)
+            for _ in range(20):
+                difference = (method(ids)[0] - right).abs().max().item()
+                if difference > 1e-4:
+                    wrong.append(difference)
+
+        threads = [threading.Thread(target=run, args=(length,)) for length in (1, 9, 32)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong
+        assert method.stats()[0]["executions"] == 60
+
+
+class TestModelsThatTensorRTDoesNotTakeWhole:
+    def test_run_the_rest_on_the_cpu(self) -> None:
+        model = seeded(GraphBreak)
+        method = forward(exported(model, (torch.randn(4, 8),), None, ()))
+        x = torch.randn(4, 8)
+        torch.testing.assert_close(method(x)[0], model(x), atol=1e-4, rtol=0)
+        assert method.profiles == ["default"]
+
+    def test_with_no_supported_node_export_with_a_warning_and_run(self) -> None:
+        x = torch.randn(3, 8, dtype=torch.float64)
+        with pytest.warns(UserWarning, match="TensorRT"):
+            pte = exported(Unsupported(), (x,), None, ())
+        method = forward(pte)
+        torch.testing.assert_close(method(x)[0], x * 3)
+        assert method.profiles == []
+        assert method.last_profile is None
+
+
+class TestLoading:
+    def test_from_a_file_and_from_bytes_is_the_same(self, mlp_pte: bytes, tmp_path: Path) -> None:
+        path = tmp_path / "mlp.pte"
+        path.write_bytes(mlp_pte)
+        x = torch.randn(2, 8)
+        first, second = (ett.load(source, device="cpu")["forward"] for source in (path, mlp_pte))
+        assert torch.equal(first(x)[0], second(x)[0])
+
+    def test_of_a_missing_file_a_method_or_a_device_names_it(
+        self, mlp_pte: bytes, tmp_path: Path
+    ) -> None:
+        with pytest.raises(FileNotFoundError, match=r"nowhere\.pte"):
+            ett.load(tmp_path / "nowhere.pte")
+        with pytest.raises(KeyError, match=r"'backward'.*forward"):
+            ett.load(mlp_pte, methods=["backward"])
+        with pytest.raises(KeyError, match=r"'backward'.*forward"):
+            ett.load(mlp_pte)["backward"]
+        with pytest.raises(InvalidArgument, match="'tpu'"):
+            ett.load(mlp_pte, device="tpu")
+        with pytest.raises(InvalidArgument, match="'huge'"):
+            forward(mlp_pte, default_profile="huge")
+        with pytest.raises(ValueError, match="'backward'"):
+            forward(mlp_pte, default_profile={"backward": "small"})
+
+    @pytest.mark.parametrize(
+        ("options", "text"),
+        [
+            ({"profile_selection": "best"}, "profile_selection"),
+            ({"profile_contexts": "two"}, "profile_contexts"),
+            ({"device_id": -1}, "device_id"),
+            ({"default_profile": True}, "default_profile"),
+            ({"engine_host_code_allowed": 1}, "engine_host_code_allowed"),
+        ],
+    )
+    def test_options_that_make_no_sense_are_refused(
+        self, options: dict[str, Any], text: str
+    ) -> None:
+        with pytest.raises(ValueError, match=text):
+            RuntimeOptions(**options)
+
+    def test_on_the_cpu_of_a_program_without_fallback_says_how_to_export_one(self) -> None:
+        program = ett.export(seeded(Mlp), (torch.randn(2, 8),))
+        with pytest.raises(NotFound, match="cpu_fallback=True"):
+            ett.load(bytes(program.buffer), device="cpu")
+
+    @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+    def test_on_a_gpu_by_name_where_there_is_none_does_not_fall_back(self, mlp_pte: bytes) -> None:
+        for device in ("cuda", "cuda:0"):
+            with pytest.raises(NotFound, match=r"libcuda\.so\.1|no GPU"):
+                ett.load(mlp_pte, device=device)
+
+    @pytest.mark.parametrize(
+        ("offset", "text"),
+        [(0, "magic"), (4, "version"), (12, "CRC"), (40, "engine"), (70, "CRC"), (56, "size")],
+    )
+    def test_of_a_damaged_blob_is_refused(self, mlp_pte: bytes, offset: int, text: str) -> None:
+        damaged = bytearray(mlp_pte)
+        start = mlp_pte.index(b"ETRT\x01\x00")
+        damaged[start + offset] ^= 0xFF
+        with pytest.raises(DelegateInvalidCompatibility, match=f"(?i){text}"):
+            ett.load(bytes(damaged), device="cpu")
+
+    def test_of_what_is_no_program_is_refused(self) -> None:
+        with pytest.raises(TensorRTError, match="not an ExecuTorch program"):
+            ett.load(b"no program at all" * 10)
+
+
+class TestWrongInputs:
+    @pytest.mark.parametrize(
+        ("make", "error", "text"),
+        [
+            (lambda: (), InvalidArgument, "takes 1 inputs; it was given 0"),
+            (lambda: (torch.randn(2, 8),) * 2, InvalidArgument, "takes 1 inputs; it was given 2"),
+            (lambda: (torch.ones(2, 8, dtype=torch.int32),), InvalidArgument, "Int .* takes Float"),
+            (lambda: (torch.randn(2, 8, 1),), InvalidArgument, "of rank 2"),
+            (lambda: (torch.randn(2, 9),), InvalidArgument, "x 2x9"),
+            (lambda: (3,), TypeError, "input 0 must be a tensor"),
+            (lambda: (None,), TypeError, "input 0 must be a tensor"),
+            (lambda: (torch.ones(2, 8, dtype=torch.complex64),), TypeError, "dtype"),
+        ],
+    )
+    def test_are_refused_and_the_next_call_is_right(
+        self,
+        mlp_pte: bytes,
+        make: Callable[[], tuple[Any, ...]],
+        error: type[Exception],
+        text: str,
+    ) -> None:
+        method = forward(mlp_pte)
+        with pytest.raises(error, match=text):
+            method(*make())
+        x = torch.randn(2, 8)
+        torch.testing.assert_close(method(x)[0], seeded(Mlp)(x), atol=1e-4, rtol=0)
+
+    def test_of_a_library_without_a_gpu_stream_are_refused_as_streams(self) -> None:
+        for stream in ("0", None, True, object()):
+            with pytest.raises(TypeError, match="CUDA stream"):
+                ett.cuda_stream(stream)
