@@ -22,12 +22,17 @@ trt = tensorrt.trt
 
 from torch_tensorrt import Device, dtype  # noqa: E402
 from torch_tensorrt.dynamo._settings import CompilationSettings  # noqa: E402
+from torch_tensorrt.dynamo.conversion._ConversionContext import (  # noqa: E402
+    ConversionContext as ConversionContext,
+)
 from torch_tensorrt.dynamo.conversion._ConverterRegistry import (  # noqa: E402
     DYNAMO_ATEN_CONVERTERS,
     DYNAMO_CONVERTERS,
+    ConverterSupport,
 )
 from torch_tensorrt.dynamo.conversion._TRTInterpreter import TRTInterpreter  # noqa: E402
 from torch_tensorrt.dynamo.conversion.converter_utils import get_trt_tensor  # noqa: E402
+from torch_tensorrt.logging import TRT_LOGGER as TRT_LOGGER  # noqa: E402
 
 aten = torch.ops.aten
 
@@ -56,29 +61,44 @@ def settings(options: CompileOptions) -> CompilationSettings:
 
 @contextlib.contextmanager
 def converter_registry(options: CompileOptions) -> Iterator[Any]:
-    """The registry under our settings; what this changes in it is undone afterwards."""
-    before, settings_before = {}, DYNAMO_CONVERTERS.compilation_settings
+    """The registry under our settings, with our own converters; undone afterwards."""
+    from .own_converters import OWN_CONVERTERS
+
+    changed: dict[Any, Sequence[ConverterSupport]] = {}
     for target in _ALSO_DYNAMIC:
-        if target in DYNAMO_ATEN_CONVERTERS:
-            before[target] = DYNAMO_ATEN_CONVERTERS[target]
-            DYNAMO_ATEN_CONVERTERS[target] = [
-                dataclasses.replace(converter, supports_dynamic_shapes=True)
-                for converter in before[target]
-            ]
+        changed[target] = [
+            dataclasses.replace(converter, supports_dynamic_shapes=True)
+            for converter in DYNAMO_ATEN_CONVERTERS.get(target, ())
+        ]
+    for target, (implementation, takes) in OWN_CONVERTERS.items():
+        own = ConverterSupport(
+            implementation,
+            capability_validator=lambda node, settings, takes=takes: takes(node),
+            supports_dynamic_shapes=True,
+        )
+        changed[target] = [own]
+    before = {target: DYNAMO_ATEN_CONVERTERS.get(target) for target in changed}
+    settings_before = DYNAMO_CONVERTERS.compilation_settings
+    DYNAMO_ATEN_CONVERTERS.update(changed)
     DYNAMO_CONVERTERS.set_compilation_settings(settings(options))
     try:
         yield DYNAMO_CONVERTERS
     finally:
-        DYNAMO_ATEN_CONVERTERS.update(before)
+        for target, converters in before.items():
+            if converters is None:
+                del DYNAMO_ATEN_CONVERTERS[target]
+            else:
+                DYNAMO_ATEN_CONVERTERS[target] = converters
         if settings_before is not None:
             DYNAMO_CONVERTERS.set_compilation_settings(settings_before)
 
 
 class Interpreter(TRTInterpreter):
-    """Torch-TensorRT's interpreter, with outputs as ExecuTorch's call has them.
+    """Torch-TensorRT's interpreter, with tensors as the graph and ExecuTorch's call have them.
 
-    Torch-TensorRT marks one tensor for two equal outputs and lets rank 0 become rank 1. Here each
-    output is a tensor of its own, no engine input, of the graph's rank.
+    Torch-TensorRT marks one tensor for two equal outputs, lets rank 0 become rank 1 and int64
+    become int32. Here each output is a tensor of its own, no engine input, and every tensor has the
+    graph's rank and dtype.
     """
 
     def __init__(
@@ -97,11 +117,17 @@ class Interpreter(TRTInterpreter):
         self._output_values = outputs
 
     def run_node(self, n: Node) -> Any:
-        """Converts one node, keeping rank 0."""
+        """Converts one node, keeping rank 0 and the dtype."""
         result = super().run_node(n)
         value = n.meta.get("val")
-        if n.op == "call_function" and isinstance(value, torch.Tensor) and value.dim() == 0:
-            return self._with_rank(result, 0, n.name)
+        if n.op != "call_function" or not isinstance(value, torch.Tensor):
+            return result
+        if value.dim() == 0:
+            result = self._with_rank(result, 0, n.name)
+        if isinstance(result, trt.ITensor) and value.dtype != torch.float64:
+            right = trt_dtype(value.dtype)
+            if result.dtype != right:
+                return self.ctx.net.add_cast(result, right).get_output(0)
         return result
 
     def output(self, target: Any, args: Any, kwargs: Any) -> list[Any]:
@@ -134,3 +160,8 @@ class Interpreter(TRTInterpreter):
 def trt_dtype(element: torch.dtype) -> Any:
     """TensorRT's data type for a torch dtype."""
     return dtype._from(element).to(trt.DataType)
+
+
+def torch_dtype(element: Any) -> torch.dtype:
+    """The torch dtype of a TensorRT data type."""
+    return dtype._from(element).to(torch.dtype)

@@ -5,16 +5,21 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import resource
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
+from torch._subclasses.fake_tensor import is_fake, unset_fake_temporarily
 from torch.fx import GraphModule, Node
 
 from .aten_graph import add_tensor_metadata
+from .builder_config import configure, save_timing_cache, use_timing_cache
 from .compile_options import CompileOptions
 from .delegate_blob import Flavour, ShapeRange
+from .engine import Engine, EngineBuildError
+from .engine_cache import EngineCache
+from .engine_fingerprint import engine_fingerprint
 from .symbol_ranges import ProfileSymbols
 
 logger = logging.getLogger("executorch_tensorrt")
@@ -39,29 +44,6 @@ _NUMBER_OPERAND = {
     aten.ge.Tensor,
     aten.floor_divide.default,
 }
-
-
-class EngineBuildError(RuntimeError):
-    """TensorRT did not build an engine of a partition; holds what TensorRT said."""
-
-
-@dataclass(frozen=True)
-class Engine:
-    """A serialized engine and what it was built for.
-
-    Attributes:
-        plan: The serialized engine.
-        input_names: Names of its input tensors, in the graph's order.
-        output_names: Names of its output tensors, in the graph's order.
-        num_profiles: TensorRT optimization profiles in it; 0: no input is dynamic.
-        compute_capability: GPU generation the engine is tied to, (0, 0) if to none.
-    """
-
-    plan: bytes
-    input_names: tuple[str, ...]
-    output_names: tuple[str, ...]
-    num_profiles: int
-    compute_capability: tuple[int, int]
 
 
 def distinct_ranges(
@@ -109,12 +91,32 @@ def build_engine(
             TensorRT's own.
         ImportError: TensorRT is not installed.
     """
-    from .converters import Interpreter, converter_registry, settings, tensorrt
+    from .converters import tensorrt
 
-    is_rtx = tensorrt.flavour is Flavour.TENSORRT_RTX
-    _require_gpu(is_rtx)
-    _use_number_operands(module)
-    with _collected_errors() as errors, converter_registry(options):
+    options.check_flavour(tensorrt.flavour)
+    _require_gpu(tensorrt.flavour is Flavour.TENSORRT_RTX)
+    use_number_operands(module)
+    module.graph.eliminate_dead_code()
+    module.recompile()
+    if options.engine_cache_dir is None:
+        return _build(module, ranges, options)
+    cache = EngineCache(options.engine_cache_dir, options.engine_cache_bytes)
+    key = engine_fingerprint(module, ranges, options)
+    engine = cache.get(key)
+    if engine is None:
+        engine = _build(module, ranges, options)
+        cache.put(key, engine)
+    else:
+        logger.info("took an engine of %.1f MB from the engine cache", engine.plan.nbytes / 1e6)
+    return engine
+
+
+def _build(
+    module: GraphModule, ranges: Sequence[tuple[ShapeRange, ...]], options: CompileOptions
+) -> Engine:
+    from .converters import Interpreter, converter_registry, settings
+
+    with collected_errors() as errors, converter_registry(options):
         try:
             module = _lowered(module, options)
             outputs = _outputs(module)
@@ -126,6 +128,8 @@ def build_engine(
                 interpreter._construct_trt_network_def()
             network_seconds = time.perf_counter() - started
             config = interpreter._populate_trt_builder_config()
+            configure(config, options)
+            use_timing_cache(config, options)
             logger.info(
                 "building an engine of %d layers with %d optimization profiles",
                 interpreter.ctx.net.num_layers,
@@ -140,19 +144,26 @@ def build_engine(
         raise EngineBuildError(
             f"the engine has {len(interpreter._output_names)} outputs, the partition {len(outputs)}"
         )
+    save_timing_cache(config, options)
     logger.info(
-        "built an engine of %.1f MB in %.1f s (network: %.1f s)",
+        "built an engine of %.1f MB in %.1f s (network: %.1f s), peak memory so far %.1f MB",
         plan.nbytes / 1e6,
         time.perf_counter() - started,
         network_seconds,
+        peak_memory_bytes() / 1e6,
     )
     return Engine(
-        plan=bytes(plan),
+        plan=memoryview(plan).cast("B"),
         input_names=tuple(interpreter._input_names),
         output_names=tuple(interpreter._output_names),
         num_profiles=config.num_optimization_profiles,
-        compute_capability=_compute_capability(is_rtx),
+        compute_capability=_compute_capability(options),
     )
+
+
+def peak_memory_bytes() -> int:
+    """The most memory that this process has had resident so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _require_gpu(is_rtx: bool) -> None:
@@ -163,9 +174,16 @@ def _require_gpu(is_rtx: bool) -> None:
         )
 
 
-def _compute_capability(is_rtx: bool) -> tuple[int, int]:
+def _compute_capability(options: CompileOptions) -> tuple[int, int]:
     """TensorRT ties an engine to the GPU it was built on; TensorRT-RTX only to one asked for."""
-    return (0, 0) if is_rtx else torch.cuda.get_device_capability()
+    from .converters import tensorrt
+
+    if tensorrt.flavour is not Flavour.TENSORRT_RTX:
+        return torch.cuda.get_device_capability()
+    if len(options.compute_capabilities) != 1:
+        return 0, 0
+    major, minor = options.compute_capabilities[0].split(".")
+    return int(major), int(minor)
 
 
 def _lowered(module: GraphModule, options: CompileOptions) -> GraphModule:
@@ -179,6 +197,10 @@ def _lowered(module: GraphModule, options: CompileOptions) -> GraphModule:
     for node in module.graph.nodes:
         if "val" in node.meta and "tensor_meta" not in node.meta:
             add_tensor_metadata(node)
+        if node.op == "get_attr":
+            # TensorRT gets a constant's address, which must be of the memory that stays.
+            constant = getattr(module, node.target)
+            constant.data = constant.data.contiguous()
     return module
 
 
@@ -195,7 +217,7 @@ def _forget_pending_symbols(module: GraphModule) -> None:
             return
 
 
-def _use_number_operands(module: GraphModule) -> None:
+def use_number_operands(module: GraphModule) -> None:
     """Undoes ExecuTorch's lifting of Python numbers to 0-d constants, where converters expect one.
 
     A network is strongly typed, so a 0-d float32 constant would not multiply a float16 tensor.
@@ -208,15 +230,21 @@ def _use_number_operands(module: GraphModule) -> None:
             if user.target not in _NUMBER_OPERAND or len(user.args) < 2 or user.args[1] is not node:
                 continue
             if isinstance(user.args[0], Node) and user.args[0] is not node:
-                user.args = (user.args[0], constant.item(), *user.args[2:])
-    module.graph.eliminate_dead_code()
-    module.recompile()
+                user.args = (user.args[0], _number(constant), *user.args[2:])
 
 
 def _fits_int32(constant: torch.Tensor) -> bool:
     """Converters make an int32 of a Python int; a larger one stays an int64 constant."""
     limits = torch.iinfo(torch.int32)
-    return bool(constant.dtype != torch.int64 or limits.min <= constant.item() <= limits.max)
+    return constant.dtype != torch.int64 or limits.min <= _number(constant) <= limits.max
+
+
+def _number(constant: torch.Tensor) -> float:
+    """A 0-d constant's value; while partitioning, a stand-in for one that is a weight."""
+    with unset_fake_temporarily():
+        value = torch.zeros((), dtype=constant.dtype) if is_fake(constant) else constant
+        number: float = value.item()
+        return number
 
 
 def _outputs(module: GraphModule) -> list[torch.Tensor]:
@@ -248,7 +276,7 @@ def output_bytes(value: torch.Tensor, profiles: Sequence[ProfileSymbols]) -> int
 
 
 @contextlib.contextmanager
-def _collected_errors() -> Iterator[list[str]]:
+def collected_errors() -> Iterator[list[str]]:
     """TensorRT's error messages, which Torch-TensorRT sends to a logger of its own.
 
     Its chatter is dropped, and where no GPU is also its complaints about that: TensorRT-RTX builds

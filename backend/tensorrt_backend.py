@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import json
 import logging
 from collections.abc import Sequence
 
@@ -13,17 +15,18 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from .aten_graph import aten_graph, is_constant
+from .builder_config import hardware_compatibility
 from .compile_options import CompileOptions
 from .delegate_blob import (
     Binding,
     DelegateBlob,
-    HardwareCompatibility,
     Profile,
     ScalarType,
     ShapeRange,
 )
 from .delegate_blob import max_bytes as max_input_bytes
-from .engine_builder import Engine, build_engine, distinct_ranges, output_bytes
+from .engine import Engine
+from .engine_builder import build_engine, distinct_ranges, output_bytes
 from .fallback_program import build_fallback_program
 from .size_inputs import replace_size_inputs
 from .symbol_ranges import ProfileSymbols, symbols_from_json, symbols_to_json
@@ -33,6 +36,7 @@ logger = logging.getLogger("executorch_tensorrt")
 
 PROFILES_KEY = "profiles"
 OPTIONS_KEY = "compile_options"
+ENGINE_CACHE_KEY = "engine_cache"  # never in a program: `preprocess` takes it out
 WHOLE_METHOD_KEY = "whole_method"  # read by the runtime too
 
 _SCALAR_TYPES = {
@@ -59,6 +63,9 @@ def compile_specs(
         CompileSpec(PROFILES_KEY, symbols_to_json(profiles)),
         CompileSpec(OPTIONS_KEY, options.to_json()),
     ]
+    if options.engine_cache_dir is not None:
+        cache = {"dir": options.engine_cache_dir, "bytes": options.engine_cache_bytes}
+        specs.append(CompileSpec(ENGINE_CACHE_KEY, json.dumps(cache).encode()))
     return [*specs, CompileSpec(WHOLE_METHOD_KEY, b"")] if whole_method else specs
 
 
@@ -80,7 +87,8 @@ class TensorRTBackend(BackendDetails):
 
         Args:
             edge_program: The partition; its constants are baked into the engine.
-            compile_specs: What `compile_specs()` gives.
+            compile_specs: What `compile_specs()` gives. The place of the engine cache is taken out
+                of the list, as ExecuTorch writes it into the program.
 
         Raises:
             EngineBuildError: No engine could be built; the message holds TensorRT's own.
@@ -89,6 +97,7 @@ class TensorRTBackend(BackendDetails):
                 engine cannot have; the message names it.
         """
         profiles, options = _read_specs(compile_specs)
+        compile_specs[:] = [spec for spec in compile_specs if spec.key != ENGINE_CACHE_KEY]
         blob = build_blob(edge_program, profiles, options)
         return PreprocessResult(processed_bytes=blob.to_bytes(), debug_handle_map={})
 
@@ -115,8 +124,8 @@ def build_blob(
         flavour=tensorrt.flavour,
         version=tensorrt.version,
         compute_capability=engine.compute_capability,
-        hardware_compatibility=HardwareCompatibility.NONE,
-        version_compatible=False,
+        hardware_compatibility=hardware_compatibility(options),
+        version_compatible=options.version_compatible,
         num_arguments=len(_user_inputs(partition)) + len(outputs),
         bindings=_bindings(engine, inputs, outputs, ranges, profiles),
         profiles=tuple(
@@ -139,7 +148,13 @@ def _read_specs(
                 f"TensorRTBackend: compile spec '{key}' is missing; partition with "
                 "executorch_tensorrt.TensorRTPartitioner, which sets it"
             )
-    return symbols_from_json(values[PROFILES_KEY]), CompileOptions.from_json(values[OPTIONS_KEY])
+    options = CompileOptions.from_json(values[OPTIONS_KEY])
+    if ENGINE_CACHE_KEY in values:
+        cache = json.loads(values[ENGINE_CACHE_KEY])
+        options = dataclasses.replace(
+            options, engine_cache_dir=cache["dir"], engine_cache_bytes=cache["bytes"]
+        )
+    return symbols_from_json(values[PROFILES_KEY]), options
 
 
 def _user_inputs(partition: ExportedProgram) -> list[Node]:

@@ -20,6 +20,8 @@ from executorch_tensorrt.backend.aten_graph import (
     target_name,
 )
 from executorch_tensorrt.backend.compile_options import CompileOptions
+from executorch_tensorrt.backend.dry_run import dry_run
+from executorch_tensorrt.backend.engine_builder import use_number_operands
 from executorch_tensorrt.backend.symbol_ranges import free_symbols
 
 aten = torch.ops.aten
@@ -165,6 +167,7 @@ class NodeSupport(OperatorSupportBase):
         self._excluded = excluded
         # Validators look constants up in the module, so it must live as long as the nodes.
         self._module, self._aten_nodes = aten_graph(program, constants_as_attributes=True)
+        use_number_operands(self._module)
         self._foldable: dict[Node, bool] = {}
         self._reasons: dict[Node, str | None] = {}
 
@@ -196,7 +199,27 @@ class NodeSupport(OperatorSupportBase):
                 )
         return self._foldable[node]
 
+    def _is_channels_last(self, node: Node) -> bool:
+        """Whether a tensor around a node isn't laid out as its sizes are; bindings always are."""
+        return any(
+            isinstance(value, torch.Tensor) and _has_last_channels(value)
+            for neighbour in (node, *node.all_input_nodes)
+            if not is_constant(self._program, neighbour)
+            for value in node_values(neighbour)
+        )
+
+    def is_kept_on_cpu(self, node: Node) -> bool:
+        """Whether `CompileOptions.cpu_operators` names a node's operator, in edge or in ATen."""
+        for target in (node.target, self._aten_nodes[node].target):
+            name = target_name(target)
+            for kept in self._options.cpu_operators:
+                if name == kept or name.startswith(f"{kept}."):
+                    return True
+        return False
+
     def _find_reason(self, node: Node) -> str | None:
+        if self.is_kept_on_cpu(node):
+            return "cpu_operators keeps it on the CPU"
         if raw_target(node.target) in _RANDOM:
             return "draws random numbers, which an engine would do once"
         reason = self._value_reason(node)
@@ -232,7 +255,7 @@ class NodeSupport(OperatorSupportBase):
     def _converter_reason(self, node: Node) -> str | None:
         from executorch_tensorrt.backend.converters import converter_registry
 
-        if is_edge_program(self._program) and _is_channels_last(node):
+        if is_edge_program(self._program) and self._is_channels_last(node):
             return "channels-last memory format"
         aten_node = self._aten_nodes[node]
         check = _CHECKS.get(aten_node.target)
@@ -250,22 +273,22 @@ class NodeSupport(OperatorSupportBase):
             return "its converter refuses these arguments or dynamic shapes"
         if converter[2].get("requires_output_allocator", False):
             return "its output's size is known only when it runs"
-        return None
-
-
-def _is_channels_last(node: Node) -> bool:
-    """Whether a tensor around this node isn't laid out as its sizes are; bindings always are."""
-    for neighbour in (node, *node.all_input_nodes):
-        for value in node_values(neighbour):
-            if isinstance(value, torch.Tensor) and value.dim() in (4, 5):
-                strides, sizes = value.stride(), value.shape
-                last_is_unit = isinstance(strides[-1], int) and strides[-1] == 1
-                second_is_unit = isinstance(strides[1], int) and strides[1] == 1
-                if second_is_unit and not last_is_unit and sizes[1] != 1:
-                    return True
-    return False
+        if is_size_node(node):
+            return None
+        with converter_registry(self._options):
+            reason = dry_run(aten_node, converter[0], self._options)
+        return f"its converter fails: {reason}" if reason is not None else None
 
 
 def describe(node: Node) -> str:
     """A node for messages: its operator and name."""
     return f"{target_name(node.target)} ({node.name})"
+
+
+def _has_last_channels(value: torch.Tensor) -> bool:
+    if value.dim() not in (4, 5):
+        return False
+    strides, sizes = value.stride(), value.shape
+    last_is_unit = isinstance(strides[-1], int) and strides[-1] == 1
+    second_is_unit = isinstance(strides[1], int) and strides[1] == 1
+    return second_is_unit and not last_is_unit and sizes[1] != 1

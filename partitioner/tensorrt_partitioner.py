@@ -19,6 +19,7 @@ from executorch_tensorrt.backend.compile_options import CompileOptions
 from executorch_tensorrt.backend.size_inputs import can_rebuild, size_sources
 from executorch_tensorrt.backend.symbol_ranges import ProfileSymbols, size_expr
 from executorch_tensorrt.backend.tensorrt_backend import TensorRTBackend, compile_specs
+from executorch_tensorrt.backend.tensorrt_import import import_tensorrt
 from executorch_tensorrt.profiles import OptimizationProfile, check_profiles
 
 from .node_support import NodeSupport, describe, is_computation, is_size_node
@@ -86,7 +87,7 @@ class TensorRTPartitioner(Partitioner):
     Raises:
         TypeError: `profiles` is no list of OptimizationProfile, or `options` no CompileOptions.
         ValueError: Two profiles have one name; when partitioning: a profile does not fit the
-            program, with the input, the dim and the numbers.
+            program, with the input, the dim and the numbers, or an option the TensorRT.
     """
 
     def __init__(
@@ -103,7 +104,8 @@ class TensorRTPartitioner(Partitioner):
         self.reasons: dict[str, str] = {}
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
-        """Changes nothing; checks the profiles here so that a wrong one fails before lowering."""
+        """Changes nothing; checks profiles and options, so that a wrong one fails before lowering."""
+        self.options.check_flavour(import_tensorrt().flavour)
         resolved = resolve_profiles(exported_program, self.profiles)
         warn_uncovered_sizes(exported_program, resolved)
         return exported_program
@@ -171,6 +173,7 @@ class _PartitionSearch:
         options: CompileOptions,
     ) -> None:
         self._program = program
+        self._options = options
         self._excluded: dict[Node, str] = {}
         self._support = NodeSupport(program, _symbols(profiles), options, self._excluded)
 
@@ -212,13 +215,19 @@ class _PartitionSearch:
                 misfits[node] = "a constant that is used outside the partition"
         if misfits:
             return misfits
-        if not any(is_computation(node) for node in nodes):
+        computing = sum(is_computation(node) for node in nodes)
+        if not computing:
             return dict.fromkeys(nodes, "computes no tensor in a partition")
         outer = {arg: None for node in nodes for arg in node.all_input_nodes if arg not in inside}
         tensors = [node for node in outer if self._is_tensor_input(node)]
         if not tensors:
             return dict.fromkeys(nodes, "its partition would have no tensor input")
-        return self._foreign_sizes(nodes, inside) or self._unknown_sizes(nodes, outer, tensors)
+        misfits = self._foreign_sizes(nodes, inside) or self._unknown_sizes(nodes, outer, tensors)
+        least = self._options.min_partition_operators
+        if not misfits and computing < least:
+            reason = f"its partition has {computing} operators; min_partition_operators is {least}"
+            return dict.fromkeys(nodes, reason)
+        return misfits
 
     def _is_tensor_input(self, node: Node) -> bool:
         return not self._support.is_foldable(node) and any(

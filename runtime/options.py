@@ -21,6 +21,10 @@ class RuntimeOptions:
             in declared order that does. ``"first_fit"`` always takes the first that fits.
         profile_contexts: ``"per_profile"`` gives each profile an execution context of its own;
             ``"single"`` switches one between them, which needs less memory and makes switches slow.
+        cuda_graphs: Whether executions whose shapes and addresses recur are replayed as CUDA
+            graphs, one launch each. Without effect with a ``"single"`` context of several profiles.
+        max_cuda_graphs: The most CUDA graphs kept for each profile, 1 or more; the least recently
+            used go.
         device_id: The ordinal of the GPU, where :func:`load` was given no ``device``.
         engine_host_code_allowed: Whether an engine may contain host code, which version-compatible
             engines do. It runs with the rights of the process.
@@ -32,18 +36,18 @@ class RuntimeOptions:
     default_profile: str | int | Mapping[str, str | int] | None = None
     profile_selection: Literal["sticky", "first_fit"] = "sticky"
     profile_contexts: Literal["per_profile", "single"] = "per_profile"
+    cuda_graphs: bool = True
+    max_cuda_graphs: int = 16
     device_id: int = 0
     engine_host_code_allowed: bool = False
 
     def __post_init__(self) -> None:
         _check_choice("profile_selection", self.profile_selection, ("sticky", "first_fit"))
         _check_choice("profile_contexts", self.profile_contexts, ("per_profile", "single"))
-        if type(self.device_id) is not int or self.device_id < 0:
-            raise ValueError(f"device_id must be an int of 0 or more, not {self.device_id!r}")
-        if type(self.engine_host_code_allowed) is not bool:
-            raise ValueError(
-                f"engine_host_code_allowed must be a bool, not {self.engine_host_code_allowed!r}"
-            )
+        _check_count("max_cuda_graphs", self.max_cuda_graphs, least=1)
+        _check_count("device_id", self.device_id, least=0)
+        _check_flag("cuda_graphs", self.cuda_graphs)
+        _check_flag("engine_host_code_allowed", self.engine_host_code_allowed)
         defaults = self.default_profile
         for value in defaults.values() if isinstance(defaults, Mapping) else (defaults,):
             _check_default_profile(value)
@@ -54,6 +58,8 @@ class RuntimeOptions:
             ("profile_selection", self.profile_selection),
             ("profile_contexts", self.profile_contexts),
             ("device", "auto" if device is None else device),
+            ("cuda_graphs", self.cuda_graphs),
+            ("max_cuda_graphs", self.max_cuda_graphs),
             ("device_id", self.device_id),
             ("engine_host_code_allowed", self.engine_host_code_allowed),
         ]
@@ -78,6 +84,16 @@ class RuntimeOptions:
 def _check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
+
+
+def _check_count(name: str, value: object, *, least: int) -> None:
+    if type(value) is not int or not least <= value < 2**31:
+        raise ValueError(f"{name} must be an int of {least} or more, not {value!r}")
+
+
+def _check_flag(name: str, value: object) -> None:
+    if type(value) is not bool:
+        raise ValueError(f"{name} must be a bool, not {value!r}")
 
 
 def _check_default_profile(value: object) -> None:

@@ -86,8 +86,9 @@ class Program:
         """Return what each method's TensorRT delegates did since they were loaded.
 
         One dict a delegate: ``device``, ``engine``, ``executions``, ``failures``,
-        ``executions_per_profile``, ``profile_changes``, ``host_synchronizations``,
-        ``bytes_staged`` (bytes copied between host and device) and ``last_profile``.
+        ``executions_per_profile``, ``profile_changes``, ``graph_replays`` (executions that were one
+        graph launch), ``graph_captures``, ``graph_misses`` (executions enqueued kernel by kernel),
+        ``host_synchronizations``, ``bytes_staged`` (between host and device) and ``last_profile``.
         """
         return {name: method.stats() for name, method in self._methods.items()}
 

@@ -126,7 +126,7 @@ def minilm(folder: Path) -> None:
     names = ("ids", "mask")
     profiles = [
         OptimizationProfile("query", dict.fromkeys(names, (1, (1, 16, 32)))),
-        OptimizationProfile("passage", dict.fromkeys(names, ((1, 8, 16), (1, 128, 256)))),
+        OptimizationProfile("passage", dict.fromkeys(names, ((2, 8, 16), (1, 128, 256)))),
     ]
     batch, length = Dim("batch", min=1, max=16), Dim("length", min=1, max=256)
     save(folder, model, calls, {key: {0: batch, 1: length} for key in names}, profiles)
@@ -160,9 +160,10 @@ def graph_break(folder: Path) -> None:
 
 
 def activations(folder: Path) -> None:
+    sizes = (256, 1024, 2048, 4096)
     profiles = [
-        OptimizationProfile(f"rows_{rows}", {"x": ((1, rows, rows), 256)})
-        for rows in (256, 1024, 2048, 4096)
+        OptimizationProfile(f"rows_{most}", {"x": ((least + 1, most, most), 256)})
+        for least, most in zip((0, *sizes), sizes, strict=False)
     ]
     calls = [(f"rows_{rows}", (torch.randn(rows, 256),)) for rows in (256, 1024, 2048)]
     dynamic = {"x": {0: Dim("rows", min=1, max=4096)}}

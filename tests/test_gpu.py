@@ -25,7 +25,8 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(FOLDER is None, reason="EXECUTORCH_TENSORRT_GPU_CASES names no folder"),
 ]
-TOLERANCE = {torch.float16: 2e-2, torch.bfloat16: 5e-2, torch.float32: 1e-4}
+# On compute capability 9.0 TensorRT-RTX computes float32 products in TF32 whatever it is told.
+TOLERANCE = {torch.float16: 2e-2, torch.bfloat16: 5e-2, torch.float32: 2e-3}
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,12 @@ def test_every_profile_gives_eager_pytorchs_answers(name: str, place: str, conte
     if name == "dtypes" and place == "numpy":
         pytest.skip("NumPy has no bfloat16")
     method = found.load(profile_contexts=contexts)
-    for profile, inputs, expected in found.calls * 2:
+    kept = [on_gpu(inputs) for _, inputs, _ in found.calls]
+    for index, (profile, inputs, expected) in enumerate(
+        3 * [c for c in found.calls for _ in "123"]
+    ):
         if place == "device":
-            outputs = method(*on_gpu(inputs))
+            outputs = method(*kept[index // 3 % len(kept)])
             assert all(output.is_cuda for output in outputs)
         elif place == "host":
             outputs = method(*inputs)
@@ -82,6 +86,7 @@ def test_every_profile_gives_eager_pytorchs_answers(name: str, place: str, conte
         assert method.last_profile == profile
     [stats] = method.stats()
     assert stats["device"] == "cuda:0"
+    assert (stats["graph_replays"] == 0) == (contexts == "single")
     assert (stats["bytes_staged"] == 0) == (place == "device")
     assert (stats["host_synchronizations"] == 0) == (place == "device")
 
@@ -175,7 +180,7 @@ def test_a_callers_stream_is_used() -> None:
 
 
 def test_loading_and_unloading_leaves_the_devices_memory_as_it_was() -> None:
-    found = case("transformer_fp32")
+    found = case("dtypes")
     _, inputs, expected = found.calls[0]
 
     def used_bytes() -> int:
@@ -185,7 +190,7 @@ def test_loading_and_unloading_leaves_the_devices_memory_as_it_was() -> None:
     def once() -> None:
         assert_right(found.load()(*inputs), expected)
 
-    for _ in range(5):
+    for _ in range(3):
         once()
     before = used_bytes()
     for _ in range(200):
@@ -195,16 +200,30 @@ def test_loading_and_unloading_leaves_the_devices_memory_as_it_was() -> None:
 
 def test_programs_with_one_engine_share_its_weights() -> None:
     found = case("minilm")
-    held = [found.load()]
-    used = []
-    for _ in range(2):
+    case("transformer_fp16").load()  # what the first program of a process takes is there
+    held, used = [], []
+    for _ in range(3):
         free, _ = torch.cuda.mem_get_info()
         held.append(found.load())
         used.append(free - torch.cuda.mem_get_info()[0])
-    assert max(used) < found.path.stat().st_size / 2
+    engine_bytes = found.path.stat().st_size
+    assert used[0] - max(used[1:]) > engine_bytes / 2, used
     _, inputs, expected = found.calls[0]
     for method in held:
         assert_right(method(*inputs), expected)
+
+
+def test_contexts_share_activation_memory_as_large_as_the_largest_profiles() -> None:
+    """Four profiles take what a program with the largest alone does, and not four times that."""
+    found = case("activations")
+    used = {}
+    for contexts in ("single", "per_profile"):
+        free, _ = torch.cuda.mem_get_info()
+        method = found.load(profile_contexts=contexts)
+        used[contexts] = free - torch.cuda.mem_get_info()[0]
+        del method
+    print("device memory of a program:", used)
+    assert used["per_profile"] <= used["single"] * 1.25, used
 
 
 def test_the_rest_of_a_broken_graph_runs_on_the_cpu_also_for_inputs_on_the_gpu() -> None:

@@ -449,6 +449,8 @@ class TestLoading:
             ({"profile_selection": "best"}, "profile_selection"),
             ({"profile_contexts": "two"}, "profile_contexts"),
             ({"device_id": -1}, "device_id"),
+            ({"cuda_graphs": 1}, "cuda_graphs"),
+            ({"max_cuda_graphs": 0}, "max_cuda_graphs"),
             ({"default_profile": True}, "default_profile"),
             ({"engine_host_code_allowed": 1}, "engine_host_code_allowed"),
         ],

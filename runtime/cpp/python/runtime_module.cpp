@@ -123,6 +123,9 @@ nb::dict statistics(const DelegateInfo& info) {
   result["failures"] = counts.failures;
   result["executions_per_profile"] = per_profile;
   result["profile_changes"] = counts.profile_changes;
+  result["graph_replays"] = counts.graph_replays;
+  result["graph_captures"] = counts.graph_captures;
+  result["graph_misses"] = counts.graph_misses;
   result["host_synchronizations"] = counts.host_synchronizations;
   result["bytes_staged"] = counts.bytes_staged;
   result["last_profile"] =

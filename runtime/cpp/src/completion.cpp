@@ -23,6 +23,13 @@ InFlight::~InFlight() {
   device_->destroy_event(done_);
 }
 
+Error InFlight::wait() {
+  if (!recorded_) return Error::Ok;
+  const Error error = device_->synchronize_event(done_);
+  if (error == Error::Ok) recorded_ = false;
+  return error;
+}
+
 Error InFlight::fault() const {
   if (fault_ == Error::Ok) return Error::Ok;
   return report(fault_, "this delegate met a fault that its device did not recover from: " +

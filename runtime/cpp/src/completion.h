@@ -17,6 +17,10 @@ class InFlight {
   InFlight(const InFlight&) = delete;
   InFlight& operator=(const InFlight&) = delete;
 
+  /// Waits on the host for the last recorded execution.
+  [[nodiscard]] Error wait();
+  bool recorded() const { return recorded_; }
+
   /// Ok, or the fault that no drain could clear; then the delegate is of no more use.
   [[nodiscard]] Error fault() const;
 

@@ -17,23 +17,20 @@ Error switch_profile(ContextSlot& slot, uint32_t engine_profile, Stream stream) 
   return Error::Ok;
 }
 
+}  // namespace
+
 uint32_t count_engine_profiles(const DelegateBlob& blob) {
   uint32_t count = 0;
   for (const Profile& profile : blob.profiles) count = std::max(count, profile.engine_profile + 1);
   return count;
 }
 
-}  // namespace
-
-Error ContextSet::add_slots(const DelegateBlob& blob, size_t count) {
+Error ContextSet::add_slots(const DelegateBlob& blob, size_t count, size_t max_graphs) {
   for (size_t i = 0; i < count; ++i) {
     auto context = engine_->create_execution_context();
     if (!context.ok()) return context.error();
-    ContextSlot slot;
-    slot.context = std::move(*context);
-    slot.input_shapes.resize(blob.num_inputs);
-    slot.output_shapes.resize(blob.bindings.size() - blob.num_inputs);
-    slots_.push_back(std::move(slot));
+    slots_.emplace_back(std::move(*context), GraphCache(*device_, max_graphs), blob.num_inputs,
+                        blob.bindings.size() - blob.num_inputs);
   }
   return Error::Ok;
 }
@@ -41,7 +38,7 @@ Error ContextSet::add_slots(const DelegateBlob& blob, size_t count) {
 Result<std::unique_ptr<ContextSet>> ContextSet::create(std::shared_ptr<Engine> engine,
                                                        std::shared_ptr<Device> device,
                                                        const DelegateBlob& blob,
-                                                       ProfileContexts mode) {
+                                                       const RuntimeOptions& options) {
   std::unique_ptr<ContextSet> set(new ContextSet(std::move(engine), std::move(device)));
   const uint32_t num_profiles = count_engine_profiles(blob);
   for (uint32_t p = 0; p < num_profiles; ++p) {
@@ -51,7 +48,8 @@ Result<std::unique_ptr<ContextSet>> ContextSet::create(std::shared_ptr<Engine> e
     const Error error = set->activations_.reserve(set->activation_bytes_);
     if (error != Error::Ok) return error;
   }
-  const Error error = set->add_slots(blob, mode == ProfileContexts::kSingle ? 1 : num_profiles);
+  const bool single = options.profile_contexts == ProfileContexts::kSingle;
+  const Error error = set->add_slots(blob, single ? 1 : num_profiles, options.max_cuda_graphs);
   if (error != Error::Ok) return error;
   return set;
 }

@@ -7,21 +7,37 @@
 
 #include "device_buffer.h"
 #include "engine.h"
+#include "graph_cache.h"
 #include "runtime_options.h"
 
 namespace executorch_tensorrt {
 
-/// A context and the shapes that were last worked out on it.
+/// A context, the shapes that were last worked out on it, and the graphs captured with them.
 struct ContextSlot {
+  ContextSlot(std::unique_ptr<ExecutionContext> context, GraphCache graphs, size_t num_inputs,
+              size_t num_outputs)
+      : context(std::move(context)),
+        graphs(std::move(graphs)),
+        input_shapes(num_inputs),
+        output_shapes(num_outputs) {}
+
   std::unique_ptr<ExecutionContext> context;
+  GraphCache graphs;
   std::optional<uint32_t> engine_profile;  // empty while the context's profile is not known
   bool shapes_known = false;
   std::vector<Dims> input_shapes;   // one an input binding
   std::vector<Dims> output_shapes;  // one an output binding
 
-  /// After a failed call nothing that was remembered of the context can be relied on.
-  void forget_shapes() { shapes_known = false; }
+  /// Also for after a failed call, when nothing that was remembered of the context can be relied
+  /// on. Nothing may be in flight where there are graphs.
+  void forget_shapes() {
+    shapes_known = false;
+    graphs.clear();
+  }
 };
+
+/// Profiles of the engine, of which several of the blob's may share one.
+uint32_t count_engine_profiles(const DelegateBlob& blob);
 
 /// The contexts share one activation buffer, as large as the largest profile needs: executions of
 /// one delegate never overlap, so no two of them use it at once.
@@ -29,7 +45,8 @@ class ContextSet {
  public:
   static Result<std::unique_ptr<ContextSet>> create(std::shared_ptr<Engine> engine,
                                                     std::shared_ptr<Device> device,
-                                                    const DelegateBlob& blob, ProfileContexts mode);
+                                                    const DelegateBlob& blob,
+                                                    const RuntimeOptions& options);
 
   /// Puts each context on its profile, ordered on `stream`. Once, before the first on_profile().
   Error place_on_profiles(Stream stream);
@@ -44,7 +61,7 @@ class ContextSet {
         engine_(std::move(engine)),
         activations_(*device_, MemoryKind::kDevice) {}
 
-  Error add_slots(const DelegateBlob& blob, size_t count);
+  Error add_slots(const DelegateBlob& blob, size_t count, size_t max_graphs);
 
   // Destroyed in the reverse order: contexts, activations, engine, device.
   std::shared_ptr<Device> device_;

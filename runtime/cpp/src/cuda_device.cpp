@@ -154,6 +154,48 @@ class CudaDevice final : public Device {
                  }));
   }
 
+  Error begin_capture(Stream stream) override {
+    return check("cuStreamBeginCapture", while_current([&] {
+                   return driver_.cuStreamBeginCapture(of(stream),
+                                                       CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+                 }));
+  }
+
+  Result<Graph> end_capture(Stream stream) override {
+    CUgraph graph = nullptr;
+    const CUresult ended =
+        while_current([&] { return driver_.cuStreamEndCapture(of(stream), &graph); });
+    if (ended != CUDA_SUCCESS) return failure(ended, "cuStreamEndCapture");
+    CUgraphExec executable = nullptr;
+    const CUresult instantiated =
+        while_current([&] { return driver_.cuGraphInstantiateWithFlags(&executable, graph, 0); });
+    log_failure("cuGraphDestroy", while_current([&] { return driver_.cuGraphDestroy(graph); }));
+    if (instantiated != CUDA_SUCCESS) return failure(instantiated, "cuGraphInstantiate");
+    return Graph{executable};
+  }
+
+  Result<bool> is_capturing(Stream stream) override {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    const CUresult result =
+        while_current([&] { return driver_.cuStreamIsCapturing(of(stream), &status); });
+    // The legacy default stream cannot be asked while another stream captures; it never does.
+    if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return false;
+    if (result != CUDA_SUCCESS) return failure(result, "cuStreamIsCapturing");
+    return status != CU_STREAM_CAPTURE_STATUS_NONE;
+  }
+
+  Error launch_graph(Graph graph, Stream stream) override {
+    return check("cuGraphLaunch", while_current([&] {
+                   return driver_.cuGraphLaunch(static_cast<CUgraphExec>(graph), of(stream));
+                 }));
+  }
+
+  void destroy_graph(Graph graph) noexcept override {
+    log_failure("cuGraphExecDestroy", while_current([&] {
+                  return driver_.cuGraphExecDestroy(static_cast<CUgraphExec>(graph));
+                }));
+  }
+
   Error push_current() noexcept override {
     return check("cuCtxPushCurrent", driver_.cuCtxPushCurrent(context_));
   }

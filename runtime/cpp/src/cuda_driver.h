@@ -42,7 +42,14 @@ namespace executorch_tensorrt {
   X(cuEventCreate)                            \
   X(cuEventDestroy)                           \
   X(cuEventRecord)                            \
-  X(cuEventSynchronize)
+  X(cuEventSynchronize)                       \
+  X(cuStreamBeginCapture)                     \
+  X(cuStreamEndCapture)                       \
+  X(cuStreamIsCapturing)                      \
+  X(cuGraphInstantiateWithFlags)              \
+  X(cuGraphDestroy)                           \
+  X(cuGraphLaunch)                            \
+  X(cuGraphExecDestroy)
 
 struct CudaDriver {
 #define EXECUTORCH_TENSORRT_MEMBER(function) decltype(&::function) function = nullptr;

@@ -1,6 +1,7 @@
 #include "delegate.h"
 
-#include <cstring>
+#include <executorch/runtime/platform/log.h>
+
 #include <string>
 #include <utility>
 
@@ -47,7 +48,13 @@ Error TensorRTDelegate::prepare() {
         {DeviceBuffer(device, MemoryKind::kDevice), DeviceBuffer(device, MemoryKind::kHost)});
     own_outputs_.emplace_back(device, MemoryKind::kHost);
   }
+  staged_inputs_.reserve(blob.bindings.size());
   staged_outputs_.reserve(blob.bindings.size());
+  addresses_.resize(blob.bindings.size());
+  const bool switched = parts_.options.profile_contexts == ProfileContexts::kSingle &&
+                        count_engine_profiles(blob) > 1;
+  graphs_enabled_ = parts_.options.cuda_graphs && !device.reads_host_memory() &&
+                    !has_shape_tensors_ && !switched && parts_.engine->can_be_captured();
   if (const Error error = placeholder_.reserve(1); error != Error::Ok) return error;
 
   const auto stream = device.create_stream();
@@ -59,8 +66,7 @@ Error TensorRTDelegate::prepare() {
   if (!in_flight.ok()) return in_flight.error();
   in_flight_ = std::move(*in_flight);
 
-  auto contexts =
-      ContextSet::create(parts_.engine, parts_.device, blob, parts_.options.profile_contexts);
+  auto contexts = ContextSet::create(parts_.engine, parts_.device, blob, parts_.options);
   if (!contexts.ok()) return contexts.error();
   contexts_ = std::move(*contexts);
   {
@@ -97,32 +103,40 @@ Error TensorRTDelegate::execute_locked(Span<EValue*> args, size_t& profile) {
   const auto selected = select_profile();
   if (!selected.ok()) return selected.error();
   profile = *selected;
-  const auto callers = callers_stream();
-  if (callers) {
-    if (const Error error = parts_.device->check_stream(*callers); error != Error::Ok) return error;
-  }
 
-  Call call{callers.value_or(stream_), !callers.has_value()};
-  {
-    Completion completion(*in_flight_, call.stream);
-    Error error = completion.order_after_last();
-    if (error == Error::Ok) error = enqueue(profile, call);
-    if (error != Error::Ok) {
-      // What was remembered of the context may not be so any more.
-      if (call.slot != nullptr) call.slot->forget_shapes();
-      return error;
-    }
-    if (call.synchronous) {
-      error = completion.wait();
-      if (!parts_.device->reads_host_memory()) parts_.record->count_host_synchronization();
-    } else {
-      error = completion.record();
-    }
-    if (error != Error::Ok) return error;
+  Call call;
+  if (const Error error = choose_stream(call); error != Error::Ok) return error;
+  if (const Error error = run(profile, call); error != Error::Ok) {
+    // What was remembered of the context may not be so any more. Nothing of the call is in flight.
+    if (call.slot != nullptr) call.slot->forget_shapes();
+    return error;
   }
   deliver_host_outputs();
   parts_.active->set(profile);
   return Error::Ok;
+}
+
+Error TensorRTDelegate::choose_stream(Call& call) {
+  const auto callers = callers_stream();
+  call.stream = callers.value_or(stream_);
+  call.synchronous = !callers.has_value();
+  if (!callers) return Error::Ok;
+  if (const Error error = parts_.device->check_stream(*callers); error != Error::Ok) return error;
+  const auto capturing = parts_.device->is_capturing(*callers);
+  if (!capturing.ok()) return capturing.error();
+  call.capturing = *capturing;
+  return Error::Ok;
+}
+
+Error TensorRTDelegate::run(size_t profile, Call& call) {
+  // Into a capture of the caller's the call only puts its work, of which nothing runs now.
+  if (call.capturing) return enqueue(profile, call);
+  Completion completion(*in_flight_, call.stream);
+  if (const Error error = completion.order_after_last(); error != Error::Ok) return error;
+  if (const Error error = enqueue(profile, call); error != Error::Ok) return error;
+  if (!call.synchronous) return completion.record();
+  if (!parts_.device->reads_host_memory()) parts_.record->count_host_synchronization();
+  return completion.wait();
 }
 
 Result<size_t> TensorRTDelegate::select_profile() const {
@@ -137,6 +151,8 @@ Error TensorRTDelegate::enqueue(size_t profile, Call& call) {
   const auto slot = contexts_->on_profile(blob.profiles[profile].engine_profile, call.stream);
   if (!slot.ok()) return slot.error();
   call.slot = *slot;
+  staged_inputs_.clear();
+  staged_outputs_.clear();
 
   if (const Error error = set_input_shapes(call); error != Error::Ok) return error;
   for (size_t i = 0; i < blob.num_inputs; ++i) {
@@ -145,16 +161,57 @@ Error TensorRTDelegate::enqueue(size_t profile, Call& call) {
     if (error != Error::Ok) return error;
   }
   if (const Error error = find_output_shapes(call); error != Error::Ok) return error;
-
-  staged_outputs_.clear();
   if (parts_.engine->knows_shapes_before_enqueue()) {
     for (size_t i = blob.num_inputs; i < blob.bindings.size(); ++i) {
       if (const Error error = bind_output(i, call); error != Error::Ok) return error;
     }
   }
-  if (const Error error = call.slot->context->enqueue(call.stream); error != Error::Ok)
-    return error;
-  return collect_outputs(call);
+  const Error error =
+      graphs_enabled_ && !call.capturing ? replay_or_submit(call) : submit(*call.slot, call.stream);
+  return error == Error::Ok ? collect_outputs(call) : error;
+}
+
+Error TensorRTDelegate::replay_or_submit(Call& call) {
+  GraphCache& graphs = call.slot->graphs;
+  GraphCache::Entry* entry = graphs.find(addresses_);
+  if (entry != nullptr && entry->graph != nullptr) {
+    parts_.record->count_graph_replay();
+    return parts_.device->launch_graph(entry->graph, call.stream);
+  }
+  parts_.record->count_graph_miss();
+  if (const Error error = submit(*call.slot, call.stream); error != Error::Ok) return error;
+  if (entry != nullptr) {
+    capture(*entry, call);
+    return Error::Ok;
+  }
+  if (graphs.full()) {
+    // The one that goes may be what the last recorded execution runs.
+    if (const Error error = in_flight_->wait(); error != Error::Ok) return error;
+  }
+  graphs.add(addresses_);
+  return Error::Ok;
+}
+
+void TensorRTDelegate::capture(GraphCache::Entry& entry, Call& call) {
+  // On the delegate's own stream, as a caller's may be one that cannot be captured. The context has
+  // just executed in these shapes, which TensorRT asks for before it is captured.
+  const UnloggedErrors quiet;
+  Error error = parts_.device->begin_capture(stream_);
+  if (error == Error::Ok) {
+    error = submit(*call.slot, stream_);
+    const auto graph = parts_.device->end_capture(stream_);
+    if (error == Error::Ok) error = graph.error();
+    if (error == Error::Ok) {
+      entry.graph = *graph;
+      parts_.record->count_graph_capture();
+      return;
+    }
+    if (graph.ok() && *graph != nullptr) parts_.device->destroy_graph(*graph);
+  }
+  graphs_enabled_ = false;
+  ET_LOG(Info, "TensorRT: method %s runs without CUDA graphs, as one cannot be captured: %s",
+         parts_.record->method().c_str(), last_error_message());
+  clear_last_error();
 }
 
 Error TensorRTDelegate::set_input_shapes(Call& call) {
@@ -165,6 +222,10 @@ Error TensorRTDelegate::set_input_shapes(Call& call) {
   for (size_t i = 0; known && i < shapes.size(); ++i) known = slot.input_shapes[i] == shapes[i];
   if (known) return Error::Ok;
 
+  if (!slot.graphs.empty()) {
+    // Graphs of the old shapes go, and must not be in flight.
+    if (const Error error = in_flight_->wait(); error != Error::Ok) return error;
+  }
   slot.forget_shapes();
   for (size_t i = 0; i < shapes.size(); ++i) {
     const Error error = slot.context->set_input_shape(i, shapes[i]);

@@ -64,8 +64,9 @@ class TensorRTDelegate {
   };
   /// What one call needs to know on the way.
   struct Call {
-    Stream stream;
-    bool synchronous;  // return with the outputs there
+    Stream stream = nullptr;
+    bool synchronous = true;  // return with the outputs there
+    bool capturing = false;   // the caller captures its stream
     ContextSlot* slot = nullptr;
   };
 
@@ -75,7 +76,12 @@ class TensorRTDelegate {
   Error execute_locked(executorch::runtime::Span<executorch::runtime::EValue*> args,
                        size_t& profile);
   Result<size_t> select_profile() const;
+  Error choose_stream(Call& call);
+  Error run(size_t profile, Call& call);
   Error enqueue(size_t profile, Call& call);
+  Error replay_or_submit(Call& call);
+  void capture(GraphCache::Entry& entry, Call& call);
+  Error submit(ContextSlot& slot, Stream stream);
   Error bind_input(size_t binding, Call& call);
   Error bind_shape_tensor(size_t binding, Call& call);
   Error set_input_shapes(Call& call);
@@ -85,6 +91,7 @@ class TensorRTDelegate {
   Error collect_outputs(Call& call);
   void deliver_host_outputs();
   Result<Place> place_of(size_t binding) const;
+  Error refuse_in_capture(size_t binding) const;
   Error reserve_staging(size_t binding, bool on_host);
   Error set_address(size_t binding, void* address, size_t bytes, Call& call);
 
@@ -96,8 +103,11 @@ class TensorRTDelegate {
   DelegateArguments arguments_;
   std::vector<Staging> staging_;              // one a binding
   std::vector<DeviceBuffer> own_outputs_;     // one a binding, for outputs that have no memory
+  std::vector<size_t> staged_inputs_;         // of the current call, in host memory
   std::vector<StagedOutput> staged_outputs_;  // of the current call
-  DeviceBuffer placeholder_;                  // stands for the memory of empty tensors
+  std::vector<void*> addresses_;              // of the current call's tensors, one a binding
+  bool graphs_enabled_ = false;
+  DeviceBuffer placeholder_;  // stands for the memory of empty tensors
   Stream stream_ = nullptr;
   bool has_stream_ = false;
   std::unique_ptr<ContextSet> contexts_;

@@ -74,6 +74,9 @@ DelegateStatistics DelegateRecord::statistics() const {
   }
   statistics.failures = failures_;
   statistics.profile_changes = profile_changes_;
+  statistics.graph_replays = graph_replays_;
+  statistics.graph_captures = graph_captures_;
+  statistics.graph_misses = graph_misses_;
   statistics.host_synchronizations = host_synchronizations_;
   statistics.bytes_staged = bytes_staged_;
   if (const int64_t last = last_profile_; last >= 0) statistics.last_profile = last;

@@ -30,6 +30,9 @@ class DelegateRecord final : public DelegateInfo {
   // Written by one execution at a time, read from any thread.
   void count_execution(size_t profile);
   void count_failure() { add(failures_, 1); }
+  void count_graph_replay() { add(graph_replays_, 1); }
+  void count_graph_capture() { add(graph_captures_, 1); }
+  void count_graph_miss() { add(graph_misses_, 1); }
   void count_host_synchronization() { add(host_synchronizations_, 1); }
   void count_staged(size_t bytes) { add(bytes_staged_, bytes); }
 
@@ -42,6 +45,7 @@ class DelegateRecord final : public DelegateInfo {
   std::string engine_id_;
   std::vector<ProfileInfo> profiles_;
   std::vector<Counter> per_profile_;
+  Counter graph_replays_{0}, graph_captures_{0}, graph_misses_{0};
   Counter failures_{0}, profile_changes_{0}, host_synchronizations_{0}, bytes_staged_{0};
   std::atomic<int64_t> last_profile_{-1};
 };

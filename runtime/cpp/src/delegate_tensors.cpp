@@ -31,6 +31,7 @@ Error TensorRTDelegate::reserve_staging(size_t binding, bool on_host) {
 
 Error TensorRTDelegate::set_address(size_t binding, void* address, size_t bytes, Call& call) {
   if (bytes == 0) address = placeholder_.data();
+  addresses_[binding] = address;
   return call.slot->context->set_tensor_address(binding, address, bytes);
 }
 
@@ -49,20 +50,28 @@ Error TensorRTDelegate::bind_input(size_t binding, Call& call) {
   if (*place == Place::kBound) return set_address(binding, data, bytes, call);
 
   const bool on_host = *place == Place::kHost;
+  if (on_host && call.capturing) return refuse_in_capture(binding);
   if (const Error error = reserve_staging(binding, on_host); error != Error::Ok) return error;
   const Staging& staging = staging_[binding];
-  CopyKind kind = CopyKind::kDeviceToDevice;
   if (on_host) {
     call.synchronous = true;  // before the next call writes the page-locked memory again
     std::memcpy(staging.host.data(), data, bytes);
-    data = staging.host.data();
-    kind = CopyKind::kHostToDevice;
+    staged_inputs_.push_back(binding);
     parts_.record->count_staged(bytes);
+  } else {
+    const Error error = parts_.device->copy_async(staging.device.data(), data, bytes,
+                                                  CopyKind::kDeviceToDevice, call.stream);
+    if (error != Error::Ok) return error;
   }
-  const Error error =
-      parts_.device->copy_async(staging.device.data(), data, bytes, kind, call.stream);
-  if (error != Error::Ok) return error;
   return set_address(binding, staging.device.data(), bytes, call);
+}
+
+Error TensorRTDelegate::refuse_in_capture(size_t binding) const {
+  return report(Error::InvalidArgument,
+                "tensor '" + parts_.blob.bindings[binding].name +
+                    "' is in host memory; while the caller's stream is being captured, all tensors "
+                    "must be on " +
+                    parts_.device->name());
 }
 
 Error TensorRTDelegate::bind_shape_tensor(size_t binding, Call& call) {
@@ -114,23 +123,46 @@ Error TensorRTDelegate::bind_output(size_t binding, Call& call) {
   if (*place == Place::kBound) return set_address(binding, tensor.mutable_data_ptr(), bytes, call);
 
   const bool on_host = *place == Place::kHost;
+  if (on_host && call.capturing) return refuse_in_capture(binding);
   call.synchronous |= on_host;
   if (const Error error = reserve_staging(binding, on_host); error != Error::Ok) return error;
   staged_outputs_.push_back({binding, on_host});
   return set_address(binding, staging_[binding].device.data(), bytes, call);
 }
 
+Error TensorRTDelegate::submit(ContextSlot& slot, Stream stream) {
+  Device& device = *parts_.device;
+  for (const size_t binding : staged_inputs_) {
+    const Staging& staging = staging_[binding];
+    const Error error =
+        device.copy_async(staging.device.data(), staging.host.data(),
+                          arguments_.tensor(binding).nbytes(), CopyKind::kHostToDevice, stream);
+    if (error != Error::Ok) return error;
+  }
+  if (const Error error = slot.context->enqueue(stream); error != Error::Ok) return error;
+  for (const auto& [binding, on_host] : staged_outputs_) {
+    if (!on_host) continue;
+    const Staging& staging = staging_[binding];
+    const Error error =
+        device.copy_async(staging.host.data(), staging.device.data(),
+                          arguments_.tensor(binding).nbytes(), CopyKind::kDeviceToHost, stream);
+    if (error != Error::Ok) return error;
+  }
+  return Error::Ok;
+}
+
 Error TensorRTDelegate::collect_outputs(Call& call) {
   const DelegateBlob& blob = parts_.blob;
   for (const auto& [binding, on_host] : staged_outputs_) {
     const auto& tensor = arguments_.tensor(binding);
-    const Staging& staging = staging_[binding];
-    const Error error = parts_.device->copy_async(
-        on_host ? staging.host.data() : tensor.mutable_data_ptr(), staging.device.data(),
-        tensor.nbytes(), on_host ? CopyKind::kDeviceToHost : CopyKind::kDeviceToDevice,
-        call.stream);
+    if (on_host) {
+      parts_.record->count_staged(tensor.nbytes());
+      continue;
+    }
+    const Error error =
+        parts_.device->copy_async(tensor.mutable_data_ptr(), staging_[binding].device.data(),
+                                  tensor.nbytes(), CopyKind::kDeviceToDevice, call.stream);
     if (error != Error::Ok) return error;
-    if (on_host) parts_.record->count_staged(tensor.nbytes());
   }
   if (parts_.engine->knows_shapes_before_enqueue()) return Error::Ok;
 

@@ -16,6 +16,8 @@ using executorch::runtime::Result;
 /// A CUDA stream or event (CUstream, CUevent); on the host nothing stands behind them.
 using Stream = void*;
 using Event = void*;
+/// A CUDA graph that is ready to launch (CUgraphExec).
+using Graph = void*;
 
 enum class CopyKind { kHostToDevice, kDeviceToHost, kDeviceToDevice };
 
@@ -60,6 +62,14 @@ class Device {
   virtual Error record_event(Event event, Stream stream) = 0;
   virtual Error wait_event(Stream stream, Event event) = 0;
   virtual Error synchronize_event(Event event) = 0;
+
+  /// What is put on the stream from now on is noted down, not run; other threads are not affected.
+  virtual Error begin_capture(Stream stream) = 0;
+  /// Ends it, also behind an error, and makes a graph of what was noted down.
+  virtual Result<Graph> end_capture(Stream stream) = 0;
+  virtual Result<bool> is_capturing(Stream stream) = 0;
+  virtual Error launch_graph(Graph graph, Stream stream) = 0;
+  virtual void destroy_graph(Graph graph) noexcept = 0;  // not one in flight
 
   /// Makes this device current on the calling thread, for libraries that work on the current one;
   /// pop_current undoes it. Through DeviceScope, so that they pair up.

@@ -51,6 +51,8 @@ class Engine {
   virtual size_t activation_bytes(uint32_t engine_profile) const = 0;
   /// False where outputs have a shape only once they have been computed.
   virtual bool knows_shapes_before_enqueue() const = 0;
+  /// Whether an enqueue can be captured into a CUDA graph, as far as the engine tells beforehand.
+  virtual bool can_be_captured() const = 0;
   /// A context on profile 0, without activation memory.
   virtual Result<std::unique_ptr<ExecutionContext>> create_execution_context() = 0;
 };

@@ -165,6 +165,7 @@ class FallbackEngine final : public Engine {
 
   size_t activation_bytes(uint32_t) const override { return 0; }
   bool knows_shapes_before_enqueue() const override { return false; }
+  bool can_be_captured() const override { return false; }
 
   Result<std::unique_ptr<ExecutionContext>> create_execution_context() override {
     auto context = std::make_unique<FallbackContext>(section_, bindings_, num_inputs_);

@@ -48,6 +48,16 @@ class HostDevice final : public Device {
   Error record_event(Event, Stream) override { return Error::Ok; }
   Error wait_event(Stream, Event) override { return Error::Ok; }
   Error synchronize_event(Event) override { return Error::Ok; }
+
+  Error begin_capture(Stream) override {
+    return report(Error::NotSupported, "the host captures no graphs");
+  }
+  Result<Graph> end_capture(Stream) override { return Graph{nullptr}; }
+  Result<bool> is_capturing(Stream) override { return false; }
+  Error launch_graph(Graph, Stream) override {
+    return report(Error::NotSupported, "the host launches no graphs");
+  }
+  void destroy_graph(Graph) noexcept override {}
 };
 
 }  // namespace

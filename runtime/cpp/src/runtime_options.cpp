@@ -90,11 +90,24 @@ Error set_device_id(std::string_view value, RuntimeOptions& options) {
   return Error::Ok;
 }
 
+Error set_flag(const char* key, std::string_view value, bool& flag) {
+  if (value != "true" && value != "false") return refuse(key, value, "true or false");
+  flag = value == "true";
+  return Error::Ok;
+}
+
 Error set_engine_host_code_allowed(std::string_view value, RuntimeOptions& options) {
-  if (value != "true" && value != "false") {
-    return refuse(option::kEngineHostCodeAllowed, value, "true or false");
-  }
-  options.engine_host_code_allowed = value == "true";
+  return set_flag(option::kEngineHostCodeAllowed, value, options.engine_host_code_allowed);
+}
+
+Error set_cuda_graphs(std::string_view value, RuntimeOptions& options) {
+  return set_flag(option::kCudaGraphs, value, options.cuda_graphs);
+}
+
+Error set_max_cuda_graphs(std::string_view value, RuntimeOptions& options) {
+  const auto count = parse_count(value);
+  if (!count || *count == 0) return refuse(option::kMaxCudaGraphs, value, "a count of 1 or more");
+  options.max_cuda_graphs = *count;
   return Error::Ok;
 }
 
@@ -111,6 +124,8 @@ constexpr std::array kSetters{
     Setter{option::kDefaultProfile, kText, set_default_profile},
     Setter{option::kProfileSelection, kText, set_profile_selection},
     Setter{option::kProfileContexts, kText, set_profile_contexts},
+    Setter{option::kCudaGraphs, kBool, set_cuda_graphs},
+    Setter{option::kMaxCudaGraphs, kInt, set_max_cuda_graphs},
     Setter{option::kDeviceId, kInt, set_device_id},
     Setter{option::kDevice, kText, set_device},
     Setter{option::kEngineHostCodeAllowed, kBool, set_engine_host_code_allowed},

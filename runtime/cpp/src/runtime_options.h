@@ -22,6 +22,8 @@ struct RuntimeOptions {
   ProfileRequest default_profile = Automatic{};
   SelectionPolicy profile_selection = SelectionPolicy::kSticky;
   ProfileContexts profile_contexts = ProfileContexts::kPerProfile;
+  bool cuda_graphs = true;
+  int max_cuda_graphs = 16;
   DeviceChoice device;
   bool engine_host_code_allowed = false;
 

@@ -46,6 +46,8 @@ class TensorRTEngine final : public Engine, public std::enable_shared_from_this<
   }
   /// The partitioner leaves operators whose output shapes depend on values outside.
   bool knows_shapes_before_enqueue() const override { return true; }
+  /// Streamed weights are copied from the host while the engine executes.
+  bool can_be_captured() const override { return engine_->getStreamableWeightsSize() == 0; }
   Result<std::unique_ptr<ExecutionContext>> create_execution_context() override;
 
   Device& device() const { return device_; }

@@ -101,6 +101,10 @@ std::vector<DeviceCall> calls_that_report() {
       {"cuEventRecord", [](Device& d) { return d.record_event(nullptr, nullptr) == Error::Ok; }},
       {"cuStreamWaitEvent", [](Device& d) { return d.wait_event(nullptr, nullptr) == Error::Ok; }},
       {"cuEventSynchronize", [](Device& d) { return d.synchronize_event(nullptr) == Error::Ok; }},
+      {"cuStreamBeginCapture", [](Device& d) { return d.begin_capture(nullptr) == Error::Ok; }},
+      {"cuStreamEndCapture", [](Device& d) { return d.end_capture(nullptr).ok(); }},
+      {"cuStreamIsCapturing", [](Device& d) { return d.is_capturing(nullptr).ok(); }},
+      {"cuGraphLaunch", [](Device& d) { return d.launch_graph(nullptr, nullptr) == Error::Ok; }},
   };
 }
 

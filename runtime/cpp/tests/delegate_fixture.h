@@ -8,6 +8,7 @@
 #include <executorch_tensorrt/stream_guard.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -87,6 +88,7 @@ struct Options {
   ProfileContexts contexts = ProfileContexts::kPerProfile;
   SelectionPolicy selection = SelectionPolicy::kSticky;
   ProfileRequest default_profile = Automatic{};
+  int max_cuda_graphs = 0;  // 0: without
 };
 
 inline Result<std::unique_ptr<TensorRTDelegate>> make_delegate(
@@ -98,6 +100,8 @@ inline Result<std::unique_ptr<TensorRTDelegate>> make_delegate(
   parts.options.profile_contexts = options.contexts;
   parts.options.profile_selection = options.selection;
   parts.options.default_profile = options.default_profile;
+  parts.options.cuda_graphs = options.max_cuda_graphs > 0;
+  parts.options.max_cuda_graphs = std::max(1, options.max_cuda_graphs);
   parts.device = device;
   parts.engine = engine == nullptr ? std::make_shared<FakeEngine>(device) : std::move(engine);
   parts.active = std::move(active);

@@ -131,6 +131,26 @@ void fake_streams_and_events(CudaDriver& driver) {
     *context = reinterpret_cast<CUcontext>(reinterpret_cast<char*>(stream) - 1);
     return call("cuStreamGetCtx");
   };
+  driver.cuStreamBeginCapture = [](CUstream, CUstreamCaptureMode mode) {
+    // Other threads must not be affected.
+    if (mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) return CUDA_ERROR_INVALID_VALUE;
+    return call("cuStreamBeginCapture");
+  };
+  driver.cuStreamEndCapture = [](CUstream, CUgraph* graph) {
+    *graph = nullptr;
+    return call("cuStreamEndCapture");
+  };
+  driver.cuStreamIsCapturing = [](CUstream, CUstreamCaptureStatus* status) {
+    *status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    return call("cuStreamIsCapturing");
+  };
+  driver.cuGraphInstantiateWithFlags = [](CUgraphExec* graph, CUgraph, unsigned long long) {
+    *graph = nullptr;
+    return call("cuGraphInstantiate");
+  };
+  driver.cuGraphDestroy = [](CUgraph) { return call("cuGraphDestroy"); };
+  driver.cuGraphLaunch = [](CUgraphExec, CUstream) { return call("cuGraphLaunch"); };
+  driver.cuGraphExecDestroy = [](CUgraphExec) { return call("cuGraphExecDestroy"); };
   driver.cuStreamSynchronize = [](CUstream) { return call("cuStreamSynchronize"); };
   driver.cuStreamWaitEvent = [](CUstream, CUevent, unsigned int) {
     return call("cuStreamWaitEvent");

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device.h"
@@ -59,6 +60,7 @@ class FakeDevice final : public Device {
   ~FakeDevice() override {
     EXPECT_TRUE(memory_.empty()) << memory_.size() << " allocations leaked";
     EXPECT_EQ(live_events_, 0) << "events leaked";
+    EXPECT_TRUE(graphs_.empty()) << graphs_.size() << " graphs leaked";
     for (const auto& [stream, state] : streams_) EXPECT_TRUE(state.callers) << "a stream leaked";
   }
 
@@ -112,6 +114,7 @@ class FakeDevice final : public Device {
   }
   Error synchronize_stream(Stream stream) override {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    EXPECT_FALSE(streams_.at(stream).capturing) << "a capturing stream was waited for";
     const Error error = faults.next("synchronize_stream");
     if (faults.lost()) drop_all_work();
     if (error != Error::Ok) return error;
@@ -156,17 +159,69 @@ class FakeDevice final : public Device {
     return Error::Ok;
   }
 
+  Error begin_capture(Stream stream) override {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    if (const Error error = faults.next("begin_capture"); error != Error::Ok) return error;
+    EXPECT_FALSE(streams_.at(stream).capturing);
+    streams_.at(stream).capturing = true;
+    return Error::Ok;
+  }
+  Result<Graph> end_capture(Stream stream) override {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    StreamState& state = streams_.at(stream);
+    EXPECT_TRUE(state.capturing);
+    state.capturing = false;
+    const auto captured = std::exchange(state.captured, {});
+    if (const Error error = faults.next("end_capture"); error != Error::Ok) return error;
+    const Graph graph = reinterpret_cast<Graph>(++last_graph_);
+    graphs_[graph] = captured;
+    return graph;
+  }
+  Result<bool> is_capturing(Stream stream) override {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    if (const Error error = faults.next("is_capturing"); error != Error::Ok) return error;
+    return streams_.at(stream).capturing;
+  }
+  Error launch_graph(Graph graph, Stream stream) override {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    if (const Error error = faults.next("launch_graph"); error != Error::Ok) return error;
+    for (const auto& [touches, make] : graphs_.at(graph)) put_made(stream, touches, make, graph);
+    return Error::Ok;
+  }
+  void destroy_graph(Graph graph) noexcept override {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    for (const auto& [stream, state] : streams_) {
+      for (const auto& [position, work] : state.work) {
+        EXPECT_NE(work.graph, graph) << "a graph was destroyed in flight";
+      }
+    }
+    EXPECT_EQ(graphs_.erase(graph), 1u);
+  }
+
   // ---- for tests and the fake engine
 
   /// A stream that belongs to the test, as a caller's would.
   Stream new_callers_stream() { return new_stream(true); }
 
+  using Run = std::function<void()>;
+  /// Makes what runs, at the moment when it is put on a stream to run.
+  using Make = std::function<Run()>;
+
   /// Puts work that touches these ranges on a stream.
-  void put(Stream stream, std::vector<Range> touches, std::function<void()> work) {
+  void put(Stream stream, std::vector<Range> touches, Run work) {
+    put_made(stream, std::move(touches), [work] { return work; });
+  }
+  void put_made(Stream stream, std::vector<Range> touches, const Make& make,
+                Graph graph = nullptr) {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
     StreamState& state = streams_.at(stream);
-    state.work[state.put++] = {std::move(touches), std::move(work)};
+    if (state.capturing) {
+      state.captured.push_back({std::move(touches), make});
+    } else {
+      state.work[state.put++] = {std::move(touches), make(), graph};
+    }
   }
+  size_t live_graphs() const { return graphs_.size(); }
 
   /// How much put on the stream has not run yet.
   size_t pending(Stream stream) {
@@ -196,12 +251,16 @@ class FakeDevice final : public Device {
  private:
   struct Work {
     std::vector<Range> touches;
-    std::function<void()> run;
+    Run run;
+    Graph graph;  // that it is part of
   };
+  using Captured = std::vector<std::pair<std::vector<Range>, Make>>;
   struct StreamState {
-    bool callers;
+    bool callers = false;
     size_t put = 0;
     std::map<size_t, Work> work;
+    bool capturing = false;
+    Captured captured;
   };
   struct Mark {
     Stream stream = nullptr;
@@ -268,7 +327,8 @@ class FakeDevice final : public Device {
   std::recursive_mutex mutex_;
   std::map<void*, Block> memory_;
   std::map<Stream, StreamState> streams_;
-  uintptr_t last_stream_ = 0;
+  std::map<Graph, Captured> graphs_;
+  uintptr_t last_stream_ = 0, last_graph_ = 0;
   int live_events_ = 0;
   const void* foreign_ = nullptr;
 };

@@ -22,6 +22,7 @@ class FakeEngine final : public Engine {
     return engine_profile == 0 ? 64 : 4096;
   }
   bool knows_shapes_before_enqueue() const override { return true; }
+  bool can_be_captured() const override { return true; }
   Result<std::unique_ptr<ExecutionContext>> create_execution_context() override;
 
   const std::shared_ptr<FakeDevice> device;
@@ -30,6 +31,7 @@ class FakeEngine final : public Engine {
   int created_contexts = 0;
   int profile_switches = 0;
   int shape_calls = 0;
+  bool refuses_capture = false;
   // Every enqueue takes a number, and must run in that order: contexts share their activations.
   int enqueued = 0, ran = 0;
 };
@@ -80,15 +82,20 @@ class FakeContext final : public ExecutionContext {
     if (const Error error = next("enqueue"); error != Error::Ok) return error;
     EXPECT_EQ(shape_.rank, 2u) << "enqueue without the input's shape";
     const size_t count = shape_.size[0] * shape_.size[1];
-    const int number = engine_.enqueued++;
-    const auto work = [this, count, number, x = input_, y = output_, profile = profile_] {
-      EXPECT_EQ(*running_profile_, profile) << "the context was switched under an execution";
-      EXPECT_EQ(number, engine_.ran++) << "executions ran out of order";
-      for (size_t i = 0; i < count; ++i) y[i] = x[i] + engine_.bias;
+    if (engine_.refuses_capture && engine_.device->is_capturing(stream).get()) {
+      return report(Faults::kFault, "not capturable");
+    }
+    const auto make = [this, count, x = input_, y = output_, profile = profile_, shape = shape_] {
+      EXPECT_TRUE(shape_ == shape) << "a graph was launched whose context has other shapes";
+      return [this, count, x, y, profile, shape, number = engine_.enqueued++] {
+        EXPECT_EQ(*running_profile_, profile) << "the context was switched under an execution";
+        EXPECT_EQ(number, engine_.ran++) << "executions ran out of order";
+        for (size_t i = 0; i < count; ++i) y[i] = x[i] + engine_.bias;
+      };
     };
-    engine_.device->put(
+    engine_.device->put_made(
         stream,
-        {{input_, count * 4}, {output_, count * 4}, {activations_.data, activations_.bytes}}, work);
+        {{input_, count * 4}, {output_, count * 4}, {activations_.data, activations_.bytes}}, make);
     return Error::Ok;
   }
   Error copy_output(size_t, void*, size_t, Stream) override {

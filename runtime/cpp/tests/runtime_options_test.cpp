@@ -91,7 +91,8 @@ TEST_F(RuntimeOptionsTest, AnUnknownKeyIsRefusedWithTheKnownOnes) {
   options.set_option("profile_selektion", "sticky");
   EXPECT_EQ(refusal(options),
             "option profile_selektion is not known to TensorRTBackend; known are default_profile, "
-            "profile_selection, profile_contexts, device_id, device, engine_host_code_allowed");
+            "profile_selection, profile_contexts, cuda_graphs, max_cuda_graphs, device_id, device, "
+            "engine_host_code_allowed");
 }
 
 TEST_F(RuntimeOptionsTest, AValueThatDoesNotFitIsRefusedByKeyAndValue) {
@@ -107,6 +108,10 @@ TEST_F(RuntimeOptionsTest, AValueThatDoesNotFitIsRefusedByKeyAndValue) {
     device.set_option(option::kDevice, name);
     EXPECT_NE(refusal(device).find("option device: '"), std::string::npos) << name;
   }
+  BackendOptions<2> graphs;
+  graphs.set_option(option::kMaxCudaGraphs, 0);
+  EXPECT_EQ(refusal(graphs),
+            "option max_cuda_graphs: '0' is not allowed; give a count of 1 or more");
   BackendOptions<2> negative;
   negative.set_option(option::kDeviceId, -1);
   EXPECT_NE(refusal(negative).find("the ordinal of a GPU"), std::string::npos);

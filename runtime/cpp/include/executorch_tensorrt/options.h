@@ -23,6 +23,14 @@ inline constexpr char kProfileSelection[] = "profile_selection";
 /// on the execution stream (less memory, slower switches). Default: "per_profile".
 inline constexpr char kProfileContexts[] = "profile_contexts";
 
+/// bool: whether executions whose shapes and addresses recur are replayed as CUDA graphs, one launch
+/// each. With "single" contexts of several profiles and for engines that cannot be captured it has
+/// no effect. Default: true.
+inline constexpr char kCudaGraphs[] = "cuda_graphs";
+
+/// int: the most CUDA graphs kept for each profile; the least recently used go. Default: 16.
+inline constexpr char kMaxCudaGraphs[] = "max_cuda_graphs";
+
 /// const char*, "auto", "cuda", "cuda:N" or "cpu". Default: "auto", the GPU named by device_id, or
 /// the CPU fallback, if the program carries one, where that GPU cannot be used. Named by "cuda" or
 /// "cpu" it is that device or an error.

@@ -1,0 +1,117 @@
+#include "floor.h"
+
+#include <executorch_tensorrt/error.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+namespace executorch_tensorrt::benchmark {
+
+void require(Error error, const char* what) {
+  if (error == Error::Ok) return;
+  std::fprintf(stderr, "%s: %s (%s)\n", what, last_error_message(),
+               executorch::runtime::to_string(error));
+  std::exit(1);
+}
+
+namespace {
+
+template <typename T>
+T take(Result<T> result, const char* what) {
+  require(result.error(), what);
+  return std::move(*result);
+}
+
+}  // namespace
+
+Floor::Floor(const DelegateBlob& blob, size_t profile, bool host, Engine& engine, Device& device,
+             void* activations)
+    : blob_(blob),
+      host_(host),
+      device_(device),
+      context_(take(engine.create_execution_context(), "creating a context")),
+      stream_(take(device.create_stream(), "creating a stream")) {
+  const Profile& chosen = blob.profiles[profile];
+  require(context_->set_optimization_profile(chosen.engine_profile, stream_), "setting a profile");
+  require(
+      context_->set_activation_memory(activations, engine.activation_bytes(chosen.engine_profile)),
+      "setting activations");
+  for (size_t i = 0; i < blob.bindings.size(); ++i) {
+    const Binding& binding = blob.bindings[i];
+    Dims shape;
+    if (binding.is_input) {
+      shape = chosen.inputs[i].opt;
+      require(context_->set_input_shape(i, shape), "setting a shape");
+    } else {
+      shape = take(context_->output_shape(i), "finding an output's shape");
+    }
+    bytes_.push_back(bytes_of(binding, shape));
+    device_memory_.push_back(take(device.allocate(bytes_.back()), "allocating"));
+    host_memory_.push_back(take(device.allocate_host(bytes_.back()), "allocating"));
+    std::memset(host_memory_.back(), 0, bytes_.back());
+    require(device.copy_async(device_memory_.back(), host_memory_.back(), bytes_.back(),
+                              CopyKind::kHostToDevice, stream_),
+            "copying");
+    require(context_->set_tensor_address(i, device_memory_.back(), bytes_.back()), "binding");
+  }
+  submit();
+  require(device.synchronize_stream(stream_), "executing");
+  require(device.begin_capture(stream_), "capturing");
+  submit();
+  graph_ = take(device.end_capture(stream_), "capturing");
+}
+
+Floor::~Floor() {
+  device_.destroy_graph(graph_);
+  device_.destroy_stream(stream_);
+  for (void* memory : device_memory_) device_.free(memory);
+  for (void* memory : host_memory_) device_.free_host(memory);
+}
+
+void Floor::submit() {
+  for (size_t i = 0; host_ && i < blob_.num_inputs; ++i) {
+    require(device_.copy_async(device_memory_[i], host_memory_[i], bytes_[i],
+                               CopyKind::kHostToDevice, stream_),
+            "copying");
+  }
+  require(context_->enqueue(stream_), "enqueueing");
+  for (size_t i = blob_.num_inputs; host_ && i < bytes_.size(); ++i) {
+    require(device_.copy_async(host_memory_[i], device_memory_[i], bytes_[i],
+                               CopyKind::kDeviceToHost, stream_),
+            "copying");
+  }
+}
+
+void Floor::run() {
+  require(device_.launch_graph(graph_, stream_), "launching");
+  require(device_.synchronize_stream(stream_), "waiting");
+}
+
+Section find_blob(const std::vector<uint8_t>& program) {
+  constexpr uint8_t kMagic[] = {'E', 'T', 'R', 'T', 1, 0};
+  auto read = [](const uint8_t* at) {
+    uint64_t value;
+    std::memcpy(&value, at, sizeof value);
+    return value;
+  };
+  auto at = program.begin();
+  while ((at = std::search(at, program.end(), std::begin(kMagic), std::end(kMagic))) !=
+         program.end()) {
+    const size_t rest = program.end() - at;
+    if (rest >= 64) {
+      const uint8_t* header = &*at;
+      const uint64_t size = read(header + 56) > 0 ? read(header + 48) + read(header + 56)
+                                                  : read(header + 32) + read(header + 40);
+      if (size <= rest) return {header, size};
+    }
+    ++at;
+  }
+  std::fprintf(stderr, "the program has no TensorRT delegate\n");
+  std::exit(1);
+}
+
+}  // namespace executorch_tensorrt::benchmark
