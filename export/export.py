@@ -166,6 +166,11 @@ def _is_one_delegate(edge: EdgeProgramManager) -> bool:
     return any(spec.key == WHOLE_METHOD_KEY for spec in specs)
 
 
+def _returns_an_input(edge: EdgeProgramManager) -> bool:
+    signature = edge.exported_program().graph_signature
+    return not set(signature.user_inputs).isdisjoint(signature.user_outputs)
+
+
 def _to_executorch(edge: EdgeProgramManager) -> ExecutorchProgramManager:
     signature = edge.exported_program().graph_signature
     written = set(signature.buffers_to_mutate.values())
@@ -173,9 +178,11 @@ def _to_executorch(edge: EdgeProgramManager) -> ExecutorchProgramManager:
     config = ExecutorchBackendConfig(
         # Without the pass a written buffer would start from zeros, not from its value here.
         passes=[InitializedMutableBufferPass(names)] if names else [],
-        # The outputs of a method that is one delegate may be wanted on the GPU.
+        # The outputs of a method that is one delegate may be wanted on the GPU. An input that is
+        # returned as it came is one value with an output: setting the one would set the other.
         memory_planning_pass=MemoryPlanningPass(
-            alloc_graph_input=False, alloc_graph_output=not _is_one_delegate(edge)
+            alloc_graph_input=_returns_an_input(edge),
+            alloc_graph_output=not _is_one_delegate(edge),
         ),
     )
     with warnings.catch_warnings():

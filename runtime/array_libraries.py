@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
@@ -27,15 +29,22 @@ class ArrayLibrary:
         )
 
     def current_stream(self, device: int) -> int:
-        """Return the handle of the CUDA stream that the library works on."""
-        raise NotImplementedError
+        """Return the handle of the CUDA stream on which its arrays are ready."""
+        return 0  # the legacy default stream, for which DLPack makes a producer get them ready
+
+    def on_stream(self, stream: int, device: int) -> AbstractContextManager[Any]:
+        """Make the library work on a stream while the result is entered."""
+        return nullcontext()
 
     def empty_bytes(self, nbytes: int, device: int) -> Any:
-        """Allocate a flat array of uint8 on a GPU."""
+        """Allocate a flat array of uint8 on a GPU; only where ``allocates_on_gpu``."""
         raise NotImplementedError
 
     def view(self, memory: Any, dtype: str, shape: tuple[int, ...]) -> Any:
-        """Make what :meth:`empty_bytes` gave the array that was written to it."""
+        """Make what :meth:`empty_bytes` gave the array that was written to it.
+
+        Where that is little of it, a copy, so that the rest is free again.
+        """
         raise NotImplementedError
 
 
@@ -77,6 +86,12 @@ class Torch(ArrayLibrary):
         stream: int = self._torch.cuda.current_stream(device).cuda_stream
         return stream
 
+    def on_stream(self, stream: int, device: int) -> AbstractContextManager[Any]:
+        """See :class:`ArrayLibrary`."""
+        cuda = self._torch.cuda
+        external: AbstractContextManager[Any] = cuda.stream(cuda.ExternalStream(stream, device))
+        return external
+
     def empty_bytes(self, nbytes: int, device: int) -> Any:
         """See :class:`ArrayLibrary`."""
         return self._torch.empty(nbytes, dtype=self._torch.uint8, device=f"cuda:{device}")
@@ -84,10 +99,10 @@ class Torch(ArrayLibrary):
     def view(self, memory: Any, dtype: str, shape: tuple[int, ...]) -> Any:
         """See :class:`ArrayLibrary`."""
         kind = getattr(self._torch, dtype)
-        nbytes = kind.itemsize
-        for size in shape:
-            nbytes *= size
-        return memory[:nbytes].view(kind).view(shape)
+        used = memory[: kind.itemsize * math.prod(shape)]
+        if 2 * len(used) <= len(memory):
+            used = used.clone()
+        return used.view(kind).view(shape)
 
 
 class CuPy(ArrayLibrary):
@@ -114,6 +129,11 @@ class CuPy(ArrayLibrary):
         stream: int = self._cupy.cuda.get_current_stream(device).ptr
         return stream
 
+    def on_stream(self, stream: int, device: int) -> AbstractContextManager[Any]:
+        """See :class:`ArrayLibrary`."""
+        external: AbstractContextManager[Any] = self._cupy.cuda.ExternalStream(stream, device)
+        return external
+
     def empty_bytes(self, nbytes: int, device: int) -> Any:
         """See :class:`ArrayLibrary`."""
         with self._cupy.cuda.Device(device):
@@ -122,10 +142,10 @@ class CuPy(ArrayLibrary):
     def view(self, memory: Any, dtype: str, shape: tuple[int, ...]) -> Any:
         """See :class:`ArrayLibrary`."""
         kind = self._cupy.dtype(dtype)
-        nbytes = kind.itemsize
-        for size in shape:
-            nbytes *= size
-        return memory[:nbytes].view(kind).reshape(shape)
+        used = memory[: kind.itemsize * math.prod(shape)]
+        if 2 * len(used) <= len(memory):
+            used = used.copy()
+        return used.view(kind).reshape(shape)
 
 
 class Jax(ArrayLibrary):

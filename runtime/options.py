@@ -66,8 +66,10 @@ class RuntimeOptions:
         default = self.default_profile
         if isinstance(default, Mapping):
             default = default.get(method)
-        if default is not None:
-            options.append(("default_profile", str(default)))
+        if isinstance(default, str):
+            options.append(("default_profile", default))
+        elif default is not None:
+            options.append(("default_profile_index", default))
         return options
 
     def check_methods(self, names: list[str]) -> None:

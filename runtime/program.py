@@ -10,7 +10,7 @@ from .array_libraries import ArrayLibrary, gpu_of, library_of
 from .native import _runtime
 from .options import RuntimeOptions
 from .profile_pin import check_profile
-from .stream import has_callers_stream
+from .stream import callers_stream
 
 
 def load(
@@ -104,10 +104,9 @@ class Method:
         self._native = native
         self._delegates = native.delegates()
         self._on_gpu = native.takes_device_tensors
-        # None where some output is no tensor, or lies in memory that the program planned.
-        plans = native.output_plans
-        placed_by_caller = all(plan is not None and not plan[2] for plan in plans)
-        self._output_bytes = [plan[1] for plan in plans if plan] if placed_by_caller else None
+        # None where some output cannot be written to the caller's memory.
+        placeable = native.placeable_bytes
+        self._output_bytes = None if None in placeable else placeable
 
     def __call__(self, *inputs: Any, profile: str | int | None = None) -> tuple[Any, ...]:
         """Execute the method.
@@ -121,10 +120,10 @@ class Method:
                 :func:`optimization_profile` pins, else the program's default, else by input shape.
 
         Returns:
-            The outputs, each owning its memory, in the library of the first tensor among the inputs
-            (PyTorch, NumPy, CuPy, JAX; for others, objects with ``__dlpack__``) and on its device.
-            On a GPU they are ready when PyTorch's or CuPy's current stream gets there, as the
-            outputs of those libraries' own operations are.
+            The outputs, each owning its memory, in the library of the first tensor on a GPU among
+            the inputs, else of the first tensor (PyTorch, NumPy, CuPy, JAX; for others, objects
+            with ``__dlpack__``), and on its device. On a GPU they are ready when PyTorch's or
+            CuPy's current stream gets there, as the outputs of those libraries' operations are.
 
         Raises:
             InvalidArgument: Inputs that fit no profile, or not the one asked for (the text lists
@@ -134,33 +133,36 @@ class Method:
         """
         if profile is not None:
             profile = check_profile(profile)
-        library = library_of(inputs)
         values = [_detached(value) for value in inputs]
-        gpu = next((gpu for gpu in map(gpu_of, values) if gpu is not None), None)
-        if gpu is not None and self._on_gpu:
-            if library.allocates_on_gpu:
-                return self._call_on_gpu(values, profile, library, gpu)
-            stream: int | None = 0  # which DLPack makes the producer's work ready on
-        else:
-            stream = None
-            values = [
-                value if gpu_of(value) is None else library.to_host(value) for value in values
-            ]
-        stream = None if has_callers_stream() else stream
-        outputs = self._native.execute(values, profile, stream, [])
-        return tuple(
-            library.from_host(value, gpu) if hasattr(value, "__dlpack__") else value
-            for value in outputs
-        )
+        on_gpu = next((value for value in values if gpu_of(value) is not None), None)
+        if on_gpu is None:
+            outputs = self._native.execute(values, profile, None, [])
+            return _in_library(outputs, library_of(values), None)
+        library, gpu = library_of([on_gpu]), gpu_of(on_gpu)
+        assert gpu is not None
+        if not self._on_gpu:
+            values = [library_of([v]).to_host(v) if gpu_of(v) is not None else v for v in values]
+            outputs = self._native.execute(values, profile, None, [])
+            return _in_library(outputs, library, gpu)
+        stream = callers_stream()
+        if stream is None:
+            return self._call_on_gpu(values, profile, library, gpu, library.current_stream(gpu))
+        # Also what the library allocates and copies on the way is ordered with the stream then.
+        with library.on_stream(stream, gpu):
+            return self._call_on_gpu(values, profile, library, gpu, None)
 
     def _call_on_gpu(
-        self, values: list[Any], profile: str | int | None, library: ArrayLibrary, gpu: int
+        self,
+        values: list[Any],
+        profile: str | int | None,
+        library: ArrayLibrary,
+        gpu: int,
+        stream: int | None,
     ) -> tuple[Any, ...]:
-        """Execute in memory and on the stream of the inputs' library, without a host sync."""
-        stream = None if has_callers_stream() else library.current_stream(gpu)
-        if self._output_bytes is None:
+        """Execute on a stream, in memory of the inputs' library where it lends some."""
+        if self._output_bytes is None or not library.allocates_on_gpu:
             outputs = self._native.execute(values, profile, stream, [])
-            return tuple(library.from_host(value, gpu) for value in outputs)
+            return _in_library(outputs, library, gpu)
         memory = [library.empty_bytes(nbytes, gpu) for nbytes in self._output_bytes]
         outputs = self._native.execute(values, profile, stream, memory)
         return tuple(
@@ -193,6 +195,13 @@ class Method:
 
     def __repr__(self) -> str:
         return f"Method({self.name!r}, profiles={self.profiles})"
+
+
+def _in_library(outputs: list[Any], library: ArrayLibrary, gpu: int | None) -> tuple[Any, ...]:
+    return tuple(
+        library.from_host(value, gpu) if hasattr(value, "__dlpack__") else value
+        for value in outputs
+    )
 
 
 def _detached(value: Any) -> Any:

@@ -11,9 +11,10 @@ from .native import _runtime
 _entered = threading.local()
 
 
-def has_callers_stream() -> bool:
-    """Whether :class:`cuda_stream` is entered on this thread."""
-    return getattr(_entered, "depth", 0) > 0
+def callers_stream() -> int | None:
+    """The handle of the stream that :class:`cuda_stream` set on this thread, the innermost."""
+    handles: list[int] = getattr(_entered, "handles", [])
+    return handles[-1] if handles else None
 
 
 class cuda_stream:
@@ -42,7 +43,7 @@ class cuda_stream:
             raise RuntimeError("this cuda_stream is entered already: make another")
         self._guard = _runtime.guard_stream(self._stream)
         self._thread = threading.get_ident()
-        _entered.depth = getattr(_entered, "depth", 0) + 1
+        _entered.handles = [*getattr(_entered, "handles", []), self._stream]
 
     def __exit__(
         self,
@@ -52,7 +53,7 @@ class cuda_stream:
     ) -> None:
         if self._thread != threading.get_ident():
             raise RuntimeError("cuda_stream was left on another thread than it was entered on")
-        _entered.depth -= 1
+        _entered.handles = _entered.handles[:-1]
         self._guard = None  # the native guard ends here
 
 

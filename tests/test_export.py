@@ -160,14 +160,32 @@ def test_parameters_that_require_grad_do_not_matter() -> None:
     torch.testing.assert_close(FallbackProgram(blob)(x)[0], model(x).detach())
 
 
-def test_inputs_have_no_memory_in_the_program_and_outputs_have() -> None:
-    program = export(seeded(Mlp), (torch.zeros(2, 8),))
+class ReturnsInput(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x, x + 1
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "outputs"),
+    [
+        # TensorRT takes it whole: inputs and outputs are the caller's, on the GPU too.
+        (Mlp, [False], [False]),
+        # Part of it runs on the CPU.
+        (GraphBreak, [False], [True]),
+        # The input and the output are one value.
+        (ReturnsInput, [True], [True, True]),
+    ],
+)
+def test_memory_is_planned_only_for_what_is_not_the_callers(
+    model: type[nn.Module], inputs: list[bool], outputs: list[bool]
+) -> None:
+    program = export(seeded(model), (torch.zeros(2, 8),))
     [plan] = program.executorch_program.execution_plan
     allocated = [
         [plan.values[index].val.allocation_info is not None for index in indices]
         for indices in (plan.inputs, plan.outputs)
     ]
-    assert allocated == [[False], [True]]
+    assert allocated == [inputs, outputs]
 
 
 def test_a_written_buffer_starts_from_its_value() -> None:

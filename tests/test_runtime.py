@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -113,6 +115,18 @@ class TestAnswers:
         assert torch.equal(method(x)[0], right)
         (from_numpy,) = method(np.asfortranarray(x.detach().numpy()))
         np.testing.assert_array_equal(from_numpy, right.numpy())
+
+    def test_of_a_value_returned_twice_and_of_an_input_returned_are_right(self) -> None:
+        class Twice(nn.Module):
+            def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+                y = torch.relu(x)
+                return y, y, x, y + 1
+
+        x = torch.randn(4, 8)
+        method = forward(exported(Twice(), (x,), None, ()))
+        for _ in range(2):
+            for output, right in zip(method(x), Twice()(x), strict=True):
+                torch.testing.assert_close(output, right)
 
     def test_are_the_same_from_the_stock_runtime(
         self, transformer_pte: bytes, tmp_path: Path
@@ -400,6 +414,21 @@ class TestThreads:
         assert not wrong
         assert method.stats()[0]["executions"] == 60
 
+    def test_still_in_a_call_when_the_interpreter_exits_do_not_crash_it(
+        self, mlp_pte: bytes, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "mlp.pte"
+        path.write_bytes(mlp_pte)
+        program = (
+            "import sys, threading, time, numpy, executorch_tensorrt as ett\n"
+            "method = ett.load(sys.argv[1], device='cpu')['forward']\n"
+            "def run():\n"
+            "    while True: method(numpy.zeros((8, 8), 'float32'))\n"
+            "for _ in range(4): threading.Thread(target=run, daemon=True).start()\n"
+            "time.sleep(0.2)\n"
+        )
+        subprocess.run([sys.executable, "-c", program, str(path)], check=True, timeout=60)
+
 
 class TestModelsThatTensorRTDoesNotTakeWhole:
     def test_run_the_rest_on_the_cpu(self) -> None:
@@ -497,6 +526,7 @@ class TestWrongInputs:
             (lambda: (torch.ones(2, 8, dtype=torch.int32),), InvalidArgument, "Int .* takes Float"),
             (lambda: (torch.randn(2, 8, 1),), InvalidArgument, "of rank 2"),
             (lambda: (torch.randn(2, 9),), InvalidArgument, "x 2x9"),
+            (lambda: (np.zeros((2**32 + 2, 0), "f"),), InvalidArgument, "more than ExecuTorch"),
             (lambda: (3,), TypeError, "input 0 must be a tensor"),
             (lambda: (None,), TypeError, "input 0 must be a tensor"),
             (lambda: (torch.ones(2, 8, dtype=torch.complex64),), TypeError, "dtype"),

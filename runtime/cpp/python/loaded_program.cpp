@@ -7,6 +7,7 @@
 #include <executorch_tensorrt/error.h>
 #include <executorch_tensorrt/options.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -75,6 +76,9 @@ LoadedMethod::LoadedMethod(std::shared_ptr<LoadedProgram> program, const std::st
   method_ = module_.get(name);
   delegates_ = collector.delegates();
   takes_device_tensors_ = find_takes_device_tensors();
+  for (size_t i = 0; i < method_->outputs_size(); ++i) {
+    placeable_bytes_.push_back(find_placeable_bytes(i));
+  }
 }
 
 bool LoadedMethod::find_takes_device_tensors() const {
@@ -134,11 +138,34 @@ void LoadedMethod::set_input(size_t index, const EValue& value) {
                            shape_text(meta->sizes()) + profiles_text(delegates_));
 }
 
-OutputMemory LoadedMethod::prepare_output(size_t index) {
+std::optional<size_t> LoadedMethod::find_placeable_bytes(size_t index) const {
+  const EValue& value = method_->get_output(index);
+  if (!value.isTensor()) return std::nullopt;
+  const auto is_same = [&value](const EValue& other) {
+    return other.isTensor() &&
+           other.toTensor().unsafeGetTensorImpl() == value.toTensor().unsafeGetTensorImpl();
+  };
+  // One value may be returned twice, and an input as it came.
+  std::vector<EValue> inputs(method_->inputs_size());
+// To be private to ExecuTorch one day; nothing else tells that an output is an input.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  check(method_->get_inputs(inputs.data(), inputs.size()), "reading the method's inputs");
+#pragma GCC diagnostic pop
+  if (std::any_of(inputs.begin(), inputs.end(), is_same)) return std::nullopt;
+  for (size_t i = 0; i < index; ++i) {
+    if (is_same(method_->get_output(i))) return std::nullopt;
+  }
   const auto meta = this->meta().output_tensor_meta(index);
-  if (!meta.ok() || meta->is_memory_planned() || meta->nbytes() == 0) return nullptr;
-  OutputMemory memory(new uint8_t[meta->nbytes()]);
-  check(method_->set_output_data_ptr(memory.get(), meta->nbytes(), index),
+  if (!meta.ok() || meta->is_memory_planned()) return std::nullopt;
+  return meta->nbytes();
+}
+
+OutputMemory LoadedMethod::prepare_output(size_t index) {
+  const size_t bytes = placeable_bytes_[index].value_or(0);
+  if (bytes == 0) return nullptr;
+  OutputMemory memory(new uint8_t[bytes]);
+  check(method_->set_output_data_ptr(memory.get(), bytes, index),
         "setting output " + std::to_string(index));
   return memory;
 }
@@ -155,7 +182,7 @@ Output LoadedMethod::take_output(size_t index, bool given, OutputMemory memory) 
   }
   const auto& tensor = value.toTensor();
   if (memory == nullptr && !given) {
-    // In the program's own memory, which its next execution writes again.
+    // In memory of the program's, of an input's or of an output before it.
     memory.reset(new uint8_t[tensor.nbytes()]);
     if (tensor.nbytes() > 0) std::memcpy(memory.get(), tensor.const_data_ptr(), tensor.nbytes());
   }

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <variant>
@@ -59,6 +60,10 @@ class LoadedMethod {
   /// copy into memory that the program planned, touches them.
   bool takes_device_tensors() const { return takes_device_tensors_; }
 
+  /// Bytes of an output at its largest, if it can be written to memory of the caller's: a tensor
+  /// that the program planned no memory for, and neither an input nor an output before it.
+  std::optional<size_t> placeable_bytes(size_t output) const { return placeable_bytes_.at(output); }
+
   /// Tensors among the inputs are read where they lie and must live until this returns; on a
   /// stream of the caller's, until it has got there. `given`: none, or one an output.
   std::vector<Output> execute(const std::vector<executorch::runtime::EValue>& inputs,
@@ -75,6 +80,7 @@ class LoadedMethod {
   };
 
   void set_input(size_t index, const executorch::runtime::EValue& value);
+  std::optional<size_t> find_placeable_bytes(size_t output) const;
   OutputMemory prepare_output(size_t index);
   Output take_output(size_t index, bool given, OutputMemory memory);
   bool find_takes_device_tensors() const;
@@ -85,6 +91,7 @@ class LoadedMethod {
   executorch::runtime::Method* method_ = nullptr;
   std::vector<std::shared_ptr<const DelegateInfo>> delegates_;
   bool takes_device_tensors_ = false;
+  std::vector<std::optional<size_t>> placeable_bytes_;  // one an output
   std::mutex mutex_;
 };
 

@@ -11,10 +11,12 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -72,6 +74,38 @@ BackendOption make_option(const std::string& key,
   return option;
 }
 
+/// Lets go of the GIL for the life of it. A thread that asks for the GIL when the interpreter is
+/// gone is ended in the middle of our frames, which terminates the process; so the interpreter's
+/// exit waits for those that will, and later ones are refused. All is read and written under the
+/// GIL.
+class Unlocked {
+ public:
+  Unlocked() {
+    if (exiting) throw RuntimeFailure(Error::InvalidState, "the interpreter is exiting");
+    ++running;
+    released_.emplace();
+  }
+  ~Unlocked() {
+    released_.reset();
+    --running;
+  }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+  static void wait_for_all_at_exit() {
+    exiting = true;
+    while (running > 0) {
+      const nb::gil_scoped_release released;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
+ private:
+  static inline bool exiting = false;
+  static inline int running = 0;
+  std::optional<nb::gil_scoped_release> released_;
+};
+
 /// A loaded program, with the Python bytes that it reads from.
 struct PyProgram {
   nb::object bytes;
@@ -88,7 +122,7 @@ std::shared_ptr<LoadedMethod> load_method(PyProgram& self, const std::string& na
     parsed.push_back(make_option(nb::cast<std::string>(pair[0]),
                                  nb::cast<std::variant<bool, int, std::string>>(pair[1])));
   }
-  const nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   return self.program->load_method(name, std::move(parsed));
 }
 
@@ -104,7 +138,7 @@ nb::list execute(LoadedMethod& method, nb::handle inputs, const std::optional<Pr
     const auto guard = profile ? pin(*profile) : nullptr;
     const auto stream_guard =
         stream ? std::make_unique<StreamGuard>(reinterpret_cast<void*>(*stream)) : nullptr;
-    const nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     outputs = method.execute(call.values(), memory);
   }
   nb::list values;
@@ -148,19 +182,15 @@ nb::list profiles(const DelegateInfo& info) {
   return result;
 }
 
-/// For each output: its dtype's name, its bytes at its largest, and whether the program planned its
-/// memory; None for one that is no tensor.
-nb::list output_plans(const LoadedMethod& method) {
-  const auto meta = method.meta();
-  nb::list plans;
-  for (size_t i = 0; i < meta.num_outputs(); ++i) {
-    const auto tensor = meta.output_tensor_meta(i);
-    plans.append(tensor.ok()
-                     ? nb::object(nb::make_tuple(dtype_name(tensor->scalar_type()),
-                                                 tensor->nbytes(), tensor->is_memory_planned()))
-                     : nb::none());
+/// For each output: its bytes at its largest, or None where it cannot be written to memory of the
+/// caller's.
+nb::list placeable_bytes(const LoadedMethod& method) {
+  nb::list result;
+  for (size_t i = 0; i < method.meta().num_outputs(); ++i) {
+    const auto bytes = method.placeable_bytes(i);
+    result.append(bytes ? nb::object(nb::int_(*bytes)) : nb::none());
   }
-  return plans;
+  return result;
 }
 
 /// Raises the exception that executorch_tensorrt.runtime.errors has for the code.
@@ -184,6 +214,8 @@ NB_MODULE(_runtime, m) {
   });
 
   m.attr("BACKEND_ID") = kBackendId;
+  nb::module_::import_("atexit").attr("register")(
+      nb::cpp_function(&Unlocked::wait_for_all_at_exit));
   m.def("check_registration", [] {
     const Error error = registration_status();
     check(error, std::string("registering ") + kBackendId + " with ExecuTorch");
@@ -212,7 +244,7 @@ NB_MODULE(_runtime, m) {
   nb::class_<LoadedMethod>(m, "Method")
       .def("execute", &execute, "inputs"_a, "profile"_a.none(), "stream"_a.none(), "given"_a)
       .def_prop_ro("takes_device_tensors", &LoadedMethod::takes_device_tensors)
-      .def_prop_ro("output_plans", &output_plans)
+      .def_prop_ro("placeable_bytes", &placeable_bytes)
       .def("delegates", [](const LoadedMethod& method) {
         nb::list result;
         for (const auto& delegate : method.delegates()) {
@@ -224,7 +256,7 @@ NB_MODULE(_runtime, m) {
   nb::class_<PyProgram>(m, "Program")
       .def_static("from_file",
                   [](const std::string& path) {
-                    const nb::gil_scoped_release unlocked;
+                    const Unlocked unlocked;
                     return PyProgram{nb::object(), LoadedProgram::from_file(path)};
                   })
       .def_static("from_bytes",

@@ -3,6 +3,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -135,7 +136,14 @@ void CallInputs::add_tensor(size_t index, nb::handle value) {
   }
   check_device(index, array.device_type(), array.device_id(), method_);
   std::vector<SizesType> sizes;
-  for (size_t d = 0; d < array.ndim(); ++d) sizes.push_back(static_cast<SizesType>(array.shape(d)));
+  for (size_t d = 0; d < array.ndim(); ++d) {
+    if (array.shape(d) > std::numeric_limits<SizesType>::max()) {
+      throw RuntimeFailure(Error::InvalidArgument,
+                           input_name(index) + " has size " + std::to_string(array.shape(d)) +
+                               " in dim " + std::to_string(d) + ", more than ExecuTorch can count");
+    }
+    sizes.push_back(static_cast<SizesType>(array.shape(d)));
+  }
   // Inputs are only read; ExecuTorch's tensors have no way to say so.
   tensors_.push_back(executorch::extension::from_blob(
       const_cast<void*>(array.data()), std::move(sizes), scalar_type(index, array.dtype())));

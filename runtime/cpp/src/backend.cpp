@@ -85,12 +85,12 @@ Error choose_engine(DelegateParts& parts) {
   const bool may_fall_back =
       parts.options.device.kind == DeviceChoice::Kind::kAutomatic && parts.blob.fallback.size > 0;
   if (!may_fall_back) return use_cuda(parts);
-  {
+  const Error error = [&parts] {
     const UnloggedErrors quiet;  // it is said below, as what it is here
-    const Error error = use_cuda(parts);
-    if (error == Error::Ok) return Error::Ok;
-    if (!is_about_the_machine(error)) return report(error, last_error_message());
-  }
+    return use_cuda(parts);
+  }();
+  if (error == Error::Ok) return Error::Ok;
+  if (!is_about_the_machine(error)) return report(error, last_error_message());
   say_fallback(last_error_message());
   clear_last_error();
   return use_fallback(parts);

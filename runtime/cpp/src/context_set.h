@@ -51,6 +51,10 @@ class ContextSet {
   /// Puts each context on its profile, ordered on `stream`. Once, before the first on_profile().
   Error place_on_profiles(Stream stream);
 
+  /// Whether on_profile() has nothing to put on a stream.
+  bool is_on_profile(uint32_t engine_profile) const {
+    return slots_.size() > 1 || slots_.front().engine_profile == engine_profile;
+  }
   /// The context for a profile of the engine. Where it is on another one, the switch is put on
   /// `stream` first, and the slot remembers the new profile only once it is there.
   Result<ContextSlot*> on_profile(uint32_t engine_profile, Stream stream);

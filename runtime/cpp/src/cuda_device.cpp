@@ -76,7 +76,7 @@ class CudaDevice final : public Device {
     if (result != CUDA_SUCCESS) return failure(result, "cuPointerGetAttributes");
     if (managed != 0) return PointerInfo{true, index_};
     if (memory_type == CU_MEMORYTYPE_DEVICE) return PointerInfo{true, ordinal};
-    return PointerInfo{};
+    return PointerInfo{false, 0, memory_type == CU_MEMORYTYPE_HOST};
   }
 
   Error copy_async(void* destination, const void* source, size_t bytes, CopyKind kind,

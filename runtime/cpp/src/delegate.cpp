@@ -107,8 +107,11 @@ Error TensorRTDelegate::execute_locked(Span<EValue*> args, size_t& profile) {
   Call call;
   if (const Error error = choose_stream(call); error != Error::Ok) return error;
   if (const Error error = run(profile, call); error != Error::Ok) {
-    // What was remembered of the context may not be so any more. Nothing of the call is in flight.
-    if (call.slot != nullptr) call.slot->forget_shapes();
+    // What was remembered of the context may not be so any more. Nothing of the call is in flight;
+    // of calls before it there may be, where a capture of the caller's failed, and then the graphs
+    // stay until the next call has waited.
+    if (call.slot != nullptr && call.capturing) call.slot->shapes_known = false;
+    if (call.slot != nullptr && !call.capturing) call.slot->forget_shapes();
     return error;
   }
   deliver_host_outputs();
@@ -148,7 +151,11 @@ Result<size_t> TensorRTDelegate::select_profile() const {
 
 Error TensorRTDelegate::enqueue(size_t profile, Call& call) {
   const DelegateBlob& blob = parts_.blob;
-  const auto slot = contexts_->on_profile(blob.profiles[profile].engine_profile, call.stream);
+  const uint32_t engine_profile = blob.profiles[profile].engine_profile;
+  if (call.capturing && !contexts_->is_on_profile(engine_profile)) {
+    return refuse_capture_of_new_shapes();
+  }
+  const auto slot = contexts_->on_profile(engine_profile, call.stream);
   if (!slot.ok()) return slot.error();
   call.slot = *slot;
   staged_inputs_.clear();
@@ -184,7 +191,7 @@ Error TensorRTDelegate::replay_or_submit(Call& call) {
     capture(*entry, call);
     return Error::Ok;
   }
-  if (graphs.full()) {
+  if (graphs.add_drops_graph()) {
     // The one that goes may be what the last recorded execution runs.
     if (const Error error = in_flight_->wait(); error != Error::Ok) return error;
   }
@@ -214,6 +221,16 @@ void TensorRTDelegate::capture(GraphCache::Entry& entry, Call& call) {
   clear_last_error();
 }
 
+/// A new shape has TensorRT do more than enqueue, and values of shape tensors are read on the host.
+Error TensorRTDelegate::refuse_capture_of_new_shapes() const {
+  return report(
+      Error::InvalidArgument,
+      has_shape_tensors_
+          ? "an engine whose shapes depend on values cannot be captured"
+          : "while the caller's stream is being captured, inputs must have the shapes of "
+            "the execution before on their profile: execute once with them, then capture");
+}
+
 Error TensorRTDelegate::set_input_shapes(Call& call) {
   ContextSlot& slot = *call.slot;
   const auto shapes = arguments_.input_shapes();
@@ -221,8 +238,9 @@ Error TensorRTDelegate::set_input_shapes(Call& call) {
   bool known = slot.shapes_known && !has_shape_tensors_;
   for (size_t i = 0; known && i < shapes.size(); ++i) known = slot.input_shapes[i] == shapes[i];
   if (known) return Error::Ok;
+  if (call.capturing) return refuse_capture_of_new_shapes();
 
-  if (!slot.graphs.empty()) {
+  if (slot.graphs.has_graphs()) {
     // Graphs of the old shapes go, and must not be in flight.
     if (const Error error = in_flight_->wait(); error != Error::Ok) return error;
   }

@@ -57,10 +57,11 @@ class TensorRTDelegate {
     DeviceBuffer device, host;
   };
   /// Where a tensor lies, as far as binding it goes: as it is, or copied through staging.
-  enum class Place { kBound, kHost, kUnaligned };
-  struct StagedOutput {
+  enum class Place { kBound, kUnaligned, kPageLocked, kPageable };
+  /// A tensor of the current call that is copied through staging.
+  struct Staged {
     size_t binding;
-    bool on_host;
+    void* host;  // the page-locked memory at its other end; nullptr for an unaligned device tensor
   };
   /// What one call needs to know on the way.
   struct Call {
@@ -91,8 +92,10 @@ class TensorRTDelegate {
   Error collect_outputs(Call& call);
   void deliver_host_outputs();
   Result<Place> place_of(size_t binding) const;
+  Error refuse_capture_of_new_shapes() const;
   Error refuse_in_capture(size_t binding) const;
-  Error reserve_staging(size_t binding, bool on_host);
+  Result<Staged> stage(size_t binding, Place place, void* data, Call& call);
+  Error bind_staged(const Staged& staged, size_t bytes, Call& call);
   Error set_address(size_t binding, void* address, size_t bytes, Call& call);
 
   DelegateParts parts_;
@@ -101,11 +104,10 @@ class TensorRTDelegate {
 
   std::mutex mutex_;  // over all below, and over every use of the contexts
   DelegateArguments arguments_;
-  std::vector<Staging> staging_;              // one a binding
-  std::vector<DeviceBuffer> own_outputs_;     // one a binding, for outputs that have no memory
-  std::vector<size_t> staged_inputs_;         // of the current call, in host memory
-  std::vector<StagedOutput> staged_outputs_;  // of the current call
-  std::vector<void*> addresses_;              // of the current call's tensors, one a binding
+  std::vector<Staging> staging_;           // one a binding
+  std::vector<DeviceBuffer> own_outputs_;  // one a binding, for outputs that have no memory
+  std::vector<Staged> staged_inputs_, staged_outputs_;
+  std::vector<void*> addresses_;  // of the current call's tensors, one a binding
   bool graphs_enabled_ = false;
   DeviceBuffer placeholder_;  // stands for the memory of empty tensors
   Stream stream_ = nullptr;

@@ -5,6 +5,7 @@
 #include <executorch/runtime/core/exec_aten/util/tensor_util.h>
 
 #include <array>
+#include <limits>
 #include <string>
 
 #include "last_error.h"
@@ -78,7 +79,13 @@ Error DelegateArguments::read_one(size_t index, EValue& value) {
 Error DelegateArguments::resize_output(size_t index, const Dims& shape) {
   Tensor& tensor = *tensors_[index];
   std::array<SizesType, kMaxRank> sizes{};
-  for (uint32_t d = 0; d < shape.rank; ++d) sizes[d] = static_cast<SizesType>(shape.size[d]);
+  for (uint32_t d = 0; d < shape.rank; ++d) {
+    if (shape.size[d] < 0 || shape.size[d] > std::numeric_limits<SizesType>::max()) {
+      return report(Error::Internal, quoted(blob_.bindings[index]) + " is " + to_string(shape) +
+                                         ", which ExecuTorch cannot count");
+    }
+    sizes[d] = static_cast<SizesType>(shape.size[d]);
+  }
   const Error error = executorch::runtime::resize_tensor(
       tensor, executorch::aten::ArrayRef<SizesType>(sizes.data(), shape.rank));
   if (error == Error::Ok) return Error::Ok;

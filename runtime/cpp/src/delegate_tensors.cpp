@@ -13,7 +13,7 @@ Result<TensorRTDelegate::Place> TensorRTDelegate::place_of(size_t binding) const
   const void* data = arguments_.tensor(binding).const_data_ptr();
   const auto info = device.pointer_info(data);
   if (!info.ok()) return info.error();
-  if (!info->on_device) return Place::kHost;
+  if (!info->on_device) return info->page_locked ? Place::kPageLocked : Place::kPageable;
   if (info->device_index != device.index()) {
     return report(Error::InvalidArgument, "tensor '" + parts_.blob.bindings[binding].name +
                                               "' is on cuda:" + std::to_string(info->device_index) +
@@ -23,10 +23,25 @@ Result<TensorRTDelegate::Place> TensorRTDelegate::place_of(size_t binding) const
   return aligned ? Place::kBound : Place::kUnaligned;
 }
 
-Error TensorRTDelegate::reserve_staging(size_t binding, bool on_host) {
-  const size_t bytes = parts_.blob.bindings[binding].max_bytes;
-  if (const Error error = staging_[binding].device.reserve(bytes); error != Error::Ok) return error;
-  return on_host ? staging_[binding].host.reserve(bytes) : Error::Ok;
+Result<TensorRTDelegate::Staged> TensorRTDelegate::stage(size_t binding, Place place, void* data,
+                                                         Call& call) {
+  if (call.capturing) return refuse_in_capture(binding);
+  const size_t max_bytes = parts_.blob.bindings[binding].max_bytes;
+  Staging& staging = staging_[binding];
+  if (const Error error = staging.device.reserve(max_bytes); error != Error::Ok) return error;
+  if (place == Place::kUnaligned) return Staged{binding, nullptr};
+  call.synchronous = true;  // before host memory is read, or written again
+  if (place == Place::kPageLocked) return Staged{binding, data};
+  if (const Error error = staging.host.reserve(max_bytes); error != Error::Ok) return error;
+  return Staged{binding, staging.host.data()};
+}
+
+Error TensorRTDelegate::bind_staged(const Staged& staged, size_t bytes, Call& call) {
+  const Error error =
+      set_address(staged.binding, staging_[staged.binding].device.data(), bytes, call);
+  // What a graph copies from or to counts among its addresses. It does not copy unaligned tensors.
+  if (staged.host != nullptr) addresses_[staged.binding] = staged.host;
+  return error;
 }
 
 Error TensorRTDelegate::set_address(size_t binding, void* address, size_t bytes, Call& call) {
@@ -49,29 +64,27 @@ Error TensorRTDelegate::bind_input(size_t binding, Call& call) {
   if (!place.ok()) return place.error();
   if (*place == Place::kBound) return set_address(binding, data, bytes, call);
 
-  const bool on_host = *place == Place::kHost;
-  if (on_host && call.capturing) return refuse_in_capture(binding);
-  if (const Error error = reserve_staging(binding, on_host); error != Error::Ok) return error;
-  const Staging& staging = staging_[binding];
-  if (on_host) {
-    call.synchronous = true;  // before the next call writes the page-locked memory again
-    std::memcpy(staging.host.data(), data, bytes);
-    staged_inputs_.push_back(binding);
-    parts_.record->count_staged(bytes);
-  } else {
-    const Error error = parts_.device->copy_async(staging.device.data(), data, bytes,
+  const auto staged = stage(binding, *place, data, call);
+  if (!staged.ok()) return staged.error();
+  if (*place == Place::kUnaligned) {
+    const Error error = parts_.device->copy_async(staging_[binding].device.data(), data, bytes,
                                                   CopyKind::kDeviceToDevice, call.stream);
     if (error != Error::Ok) return error;
+  } else {
+    if (*place == Place::kPageable) std::memcpy(staged->host, data, bytes);
+    staged_inputs_.push_back(*staged);
+    parts_.record->count_staged(bytes);
   }
-  return set_address(binding, staging.device.data(), bytes, call);
+  return bind_staged(*staged, bytes, call);
 }
 
 Error TensorRTDelegate::refuse_in_capture(size_t binding) const {
   return report(Error::InvalidArgument,
                 "tensor '" + parts_.blob.bindings[binding].name +
-                    "' is in host memory; while the caller's stream is being captured, all tensors "
+                    "' would be copied; while the caller's stream is being captured, all tensors "
                     "must be on " +
-                    parts_.device->name());
+                    parts_.device->name() + ", at multiples of " +
+                    std::to_string(kTensorAlignment) + " bytes");
 }
 
 Error TensorRTDelegate::bind_shape_tensor(size_t binding, Call& call) {
@@ -79,9 +92,13 @@ Error TensorRTDelegate::bind_shape_tensor(size_t binding, Call& call) {
   const size_t bytes = tensor.nbytes();
   const auto place = place_of(binding);
   if (!place.ok()) return place.error();
-  if (const Error error = reserve_staging(binding, true); error != Error::Ok) return error;
-  void* host = staging_[binding].host.data();
-  if (*place == Place::kHost || parts_.device->reads_host_memory()) {
+  DeviceBuffer& values = staging_[binding].host;
+  const Error reserved = values.reserve(parts_.blob.bindings[binding].max_bytes);
+  if (reserved != Error::Ok) return reserved;
+  call.synchronous = true;  // before the next call writes the page-locked memory again
+  void* host = values.data();
+  if (*place == Place::kPageable || *place == Place::kPageLocked ||
+      parts_.device->reads_host_memory()) {
     std::memcpy(host, tensor.const_data_ptr(), bytes);
   } else {
     const Error error = parts_.device->copy_async(host, tensor.const_data_ptr(), bytes,
@@ -122,29 +139,25 @@ Error TensorRTDelegate::bind_output(size_t binding, Call& call) {
   if (!place.ok()) return place.error();
   if (*place == Place::kBound) return set_address(binding, tensor.mutable_data_ptr(), bytes, call);
 
-  const bool on_host = *place == Place::kHost;
-  if (on_host && call.capturing) return refuse_in_capture(binding);
-  call.synchronous |= on_host;
-  if (const Error error = reserve_staging(binding, on_host); error != Error::Ok) return error;
-  staged_outputs_.push_back({binding, on_host});
-  return set_address(binding, staging_[binding].device.data(), bytes, call);
+  const auto staged = stage(binding, *place, tensor.mutable_data_ptr(), call);
+  if (!staged.ok()) return staged.error();
+  staged_outputs_.push_back(*staged);
+  return bind_staged(*staged, bytes, call);
 }
 
 Error TensorRTDelegate::submit(ContextSlot& slot, Stream stream) {
   Device& device = *parts_.device;
-  for (const size_t binding : staged_inputs_) {
-    const Staging& staging = staging_[binding];
+  for (const auto& [binding, host] : staged_inputs_) {
     const Error error =
-        device.copy_async(staging.device.data(), staging.host.data(),
+        device.copy_async(staging_[binding].device.data(), host,
                           arguments_.tensor(binding).nbytes(), CopyKind::kHostToDevice, stream);
     if (error != Error::Ok) return error;
   }
   if (const Error error = slot.context->enqueue(stream); error != Error::Ok) return error;
-  for (const auto& [binding, on_host] : staged_outputs_) {
-    if (!on_host) continue;
-    const Staging& staging = staging_[binding];
+  for (const auto& [binding, host] : staged_outputs_) {
+    if (host == nullptr) continue;
     const Error error =
-        device.copy_async(staging.host.data(), staging.device.data(),
+        device.copy_async(host, staging_[binding].device.data(),
                           arguments_.tensor(binding).nbytes(), CopyKind::kDeviceToHost, stream);
     if (error != Error::Ok) return error;
   }
@@ -153,9 +166,9 @@ Error TensorRTDelegate::submit(ContextSlot& slot, Stream stream) {
 
 Error TensorRTDelegate::collect_outputs(Call& call) {
   const DelegateBlob& blob = parts_.blob;
-  for (const auto& [binding, on_host] : staged_outputs_) {
+  for (const auto& [binding, host] : staged_outputs_) {
     const auto& tensor = arguments_.tensor(binding);
-    if (on_host) {
+    if (host != nullptr) {
       parts_.record->count_staged(tensor.nbytes());
       continue;
     }
@@ -180,10 +193,10 @@ Error TensorRTDelegate::collect_outputs(Call& call) {
 }
 
 void TensorRTDelegate::deliver_host_outputs() {
-  for (const auto& [binding, on_host] : staged_outputs_) {
-    if (!on_host) continue;
+  for (const auto& [binding, host] : staged_outputs_) {
+    if (host != staging_[binding].host.data() || host == nullptr) continue;
     const auto& tensor = arguments_.tensor(binding);
-    std::memcpy(tensor.mutable_data_ptr(), staging_[binding].host.data(), tensor.nbytes());
+    std::memcpy(tensor.mutable_data_ptr(), host, tensor.nbytes());
   }
 }
 

@@ -22,8 +22,9 @@ using Graph = void*;
 enum class CopyKind { kHostToDevice, kDeviceToHost, kDeviceToDevice };
 
 struct PointerInfo {
-  bool on_device = false;  // else it is host memory, pageable or pinned
-  int device_index = 0;    // which device, where on_device
+  bool on_device = false;    // else it is host memory
+  int device_index = 0;      // which device, where on_device
+  bool page_locked = false;  // host memory that the device copies from and to by itself
 };
 
 /// Every call that can fail reports its own cause through report() and returns the code.

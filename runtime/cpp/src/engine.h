@@ -53,6 +53,9 @@ class Engine {
   virtual bool knows_shapes_before_enqueue() const = 0;
   /// Whether an enqueue can be captured into a CUDA graph, as far as the engine tells beforehand.
   virtual bool can_be_captured() const = 0;
+  /// DelegateInvalidCompatibility if this is not the engine that the blob describes, although it
+  /// has its id: its binding positions and profiles must be those of the engine.
+  virtual Error check_describes(const DelegateBlob&) const { return Error::Ok; }
   /// A context on profile 0, without activation memory.
   virtual Result<std::unique_ptr<ExecutionContext>> create_execution_context() = 0;
 };

@@ -37,7 +37,10 @@ Result<std::shared_ptr<Engine>> shared_tensorrt_engine(const DelegateBlob& blob,
                                                        bool engine_host_code_allowed) {
   const auto entry = entry_of({device.name(), blob.engine_id, engine_host_code_allowed});
   const std::lock_guard<std::mutex> lock(entry->loading);
-  if (auto engine = entry->engine.lock()) return engine;
+  if (auto engine = entry->engine.lock()) {
+    if (const Error error = engine->check_describes(blob); error != Error::Ok) return error;
+    return engine;
+  }
   auto engine = create_tensorrt_engine(blob, device, engine_host_code_allowed);
   if (engine.ok()) entry->engine = *engine;
   return engine;

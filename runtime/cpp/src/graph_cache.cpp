@@ -14,14 +14,24 @@ GraphCache::Entry* GraphCache::find(const std::vector<void*>& addresses) {
   return nullptr;
 }
 
+std::vector<GraphCache::Entry>::const_iterator GraphCache::oldest() const {
+  return std::min_element(entries_.begin(), entries_.end(),
+                          [](const Entry& a, const Entry& b) { return a.last_use < b.last_use; });
+}
+
+bool GraphCache::has_graphs() const {
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [](const Entry& entry) { return entry.graph != nullptr; });
+}
+
+bool GraphCache::add_drops_graph() const { return full() && oldest()->graph != nullptr; }
+
 void GraphCache::add(const std::vector<void*>& addresses) {
   if (!full()) {
     entries_.push_back({addresses, nullptr, ++uses_});
     return;
   }
-  Entry& oldest =
-      *std::min_element(entries_.begin(), entries_.end(),
-                        [](const Entry& a, const Entry& b) { return a.last_use < b.last_use; });
+  Entry& oldest = entries_[this->oldest() - entries_.begin()];
   if (oldest.graph != nullptr) device_->destroy_graph(oldest.graph);
   oldest = {addresses, nullptr, ++uses_};
 }

@@ -31,9 +31,10 @@ class GraphCache {
   GraphCache& operator=(const GraphCache&) = delete;
   GraphCache& operator=(GraphCache&&) = delete;
 
-  bool empty() const { return entries_.empty(); }
-  /// Whether add() drops the least recently used entry, whose graph must not be in flight then.
-  bool full() const { return entries_.size() >= capacity_; }
+  /// Whether clear() destroys graphs.
+  bool has_graphs() const;
+  /// Whether add() destroys a graph, that of the least recently used entry.
+  bool add_drops_graph() const;
 
   /// The entry of these addresses, now the last used; nullptr where there is none.
   Entry* find(const std::vector<void*>& addresses);
@@ -43,6 +44,9 @@ class GraphCache {
   void clear() noexcept;
 
  private:
+  bool full() const { return entries_.size() >= capacity_; }
+  std::vector<Entry>::const_iterator oldest() const;
+
   Device* device_;
   size_t capacity_;
   std::vector<Entry> entries_;

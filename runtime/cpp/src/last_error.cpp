@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "thread_text.h"
+
 namespace executorch_tensorrt {
 
 namespace {
@@ -16,10 +18,7 @@ constexpr size_t kLogBytes = 240;
 
 thread_local int unlogged_scopes = 0;
 
-std::string& thread_message() {
-  thread_local std::string message;
-  return message;
-}
+struct LastError;
 
 void log(std::string_view message) {
   if (unlogged_scopes > 0) return;
@@ -37,20 +36,21 @@ void log(std::string_view message) {
 }  // namespace
 
 Error report(Error code, std::string message) noexcept {
-  std::string& kept = thread_message();
-  kept = std::move(message);  // takes its memory over: nothing here can fail
-  log(kept);
+  log(message);
+  // Takes its memory over: nothing here can fail.
+  if (std::string* kept = thread_text<LastError>()) *kept = std::move(message);
   return code;
 }
 
 Error report(Error code, const char* message) noexcept {
-  std::string& kept = thread_message();
-  try {
-    kept = message;
-  } catch (const std::bad_alloc&) {
-    kept = "out of memory";  // short enough to stand in the string itself
-  }
   log(message);
+  std::string* kept = thread_text<LastError>();
+  if (kept == nullptr) return code;
+  try {
+    *kept = message;
+  } catch (const std::bad_alloc&) {
+    *kept = "out of memory";  // short enough to stand in the string itself
+  }
   return code;
 }
 
@@ -58,8 +58,13 @@ UnloggedErrors::UnloggedErrors() noexcept { ++unlogged_scopes; }
 
 UnloggedErrors::~UnloggedErrors() { --unlogged_scopes; }
 
-const char* last_error_message() noexcept { return thread_message().c_str(); }
+const char* last_error_message() noexcept {
+  const std::string* kept = thread_text<LastError>();
+  return kept == nullptr ? "" : kept->c_str();
+}
 
-void clear_last_error() noexcept { thread_message().clear(); }
+void clear_last_error() noexcept {
+  if (std::string* kept = thread_text<LastError>()) kept->clear();
+}
 
 }  // namespace executorch_tensorrt

@@ -1,9 +1,9 @@
 #include <executorch_tensorrt/optimization_profile_guard.h>
 
 #include <string>
-#include <utility>
 
 #include "last_error.h"
+#include "thread_stack.h"
 #include "thread_state.h"
 
 namespace executorch_tensorrt {
@@ -16,42 +16,20 @@ struct ProfilePin {
 }  // namespace internal
 
 namespace {
-
-/// A thread's pins; those whose guards ended elsewhere go with the thread.
-struct PinStack {
-  internal::ProfilePin* innermost = nullptr;
-
-  ~PinStack() {
-    while (innermost != nullptr) delete std::exchange(innermost, innermost->outer);
-  }
-};
-
-thread_local PinStack pins;
-
-internal::ProfilePin* push(ProfileRequest request) {
-  pins.innermost = new internal::ProfilePin{std::move(request), pins.innermost};
-  return pins.innermost;
-}
-
+thread_local ThreadStack<internal::ProfilePin> pins;
 }  // namespace
 
 OptimizationProfileGuard::OptimizationProfileGuard(std::string_view name)
-    : pin_(push(std::string(name))) {}
+    : pin_(pins.push<ProfileRequest>(std::string(name))) {}
 
-OptimizationProfileGuard::OptimizationProfileGuard(IndexTag, int64_t index) : pin_(push(index)) {}
+OptimizationProfileGuard::OptimizationProfileGuard(IndexTag, int64_t index)
+    : pin_(pins.push<ProfileRequest>(index)) {}
 
-OptimizationProfileGuard::OptimizationProfileGuard(AutomaticTag) : pin_(push(Automatic{})) {}
+OptimizationProfileGuard::OptimizationProfileGuard(AutomaticTag)
+    : pin_(pins.push<ProfileRequest>(Automatic{})) {}
 
 OptimizationProfileGuard::~OptimizationProfileGuard() {
-  // Usually the innermost; another one where guards end out of order.
-  for (internal::ProfilePin** link = &pins.innermost; *link != nullptr; link = &(*link)->outer) {
-    if (*link == pin_) {
-      *link = pin_->outer;
-      delete pin_;
-      return;
-    }
-  }
-  // Made on another thread, which still reads it: leave it to that thread, and say so.
+  if (pins.remove(pin_)) return;
   (void)report(
       Error::InvalidState,
       "an OptimizationProfileGuard was destroyed on another thread than it was made on; its "
@@ -59,7 +37,7 @@ OptimizationProfileGuard::~OptimizationProfileGuard() {
 }
 
 const ProfileRequest* pinned_profile() noexcept {
-  return pins.innermost == nullptr ? nullptr : &pins.innermost->request;
+  return pins.innermost() == nullptr ? nullptr : &pins.innermost()->request;
 }
 
 }  // namespace executorch_tensorrt

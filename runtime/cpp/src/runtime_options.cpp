@@ -36,11 +36,16 @@ std::optional<int> parse_count(std::string_view text) {
 Error set_default_profile(std::string_view value, RuntimeOptions& options) {
   if (value.empty()) {
     options.default_profile = Automatic{};
-  } else if (const auto index = parse_count(value)) {
-    options.default_profile = int64_t{*index};
   } else {
     options.default_profile = std::string(value);
   }
+  return Error::Ok;
+}
+
+Error set_default_profile_index(std::string_view value, RuntimeOptions& options) {
+  const auto index = parse_count(value);
+  if (!index) return refuse(option::kDefaultProfileIndex, value, "an index of 0 or more");
+  options.default_profile = int64_t{*index};
   return Error::Ok;
 }
 
@@ -122,6 +127,7 @@ constexpr size_t kBool = 0, kInt = 1, kText = 2;
 // device_id comes before device, whose index counts more.
 constexpr std::array kSetters{
     Setter{option::kDefaultProfile, kText, set_default_profile},
+    Setter{option::kDefaultProfileIndex, kInt, set_default_profile_index},
     Setter{option::kProfileSelection, kText, set_profile_selection},
     Setter{option::kProfileContexts, kText, set_profile_contexts},
     Setter{option::kCudaGraphs, kBool, set_cuda_graphs},

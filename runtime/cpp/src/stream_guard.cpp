@@ -1,26 +1,34 @@
 #include <executorch_tensorrt/stream_guard.h>
 
+#include "last_error.h"
+#include "thread_stack.h"
 #include "thread_state.h"
 
 namespace executorch_tensorrt {
 
+namespace internal {
+struct StreamPin {
+  Stream stream;
+  StreamPin* outer;
+};
+}  // namespace internal
+
 namespace {
-thread_local std::optional<Stream> current_stream;
+thread_local ThreadStack<internal::StreamPin> streams;
 }  // namespace
 
-StreamGuard::StreamGuard(void* stream) noexcept
-    : had_outer_(current_stream.has_value()), outer_(current_stream.value_or(nullptr)) {
-  current_stream = stream;
-}
+StreamGuard::StreamGuard(void* stream) : pin_(streams.push<Stream>(stream)) {}
 
 StreamGuard::~StreamGuard() {
-  if (had_outer_) {
-    current_stream = outer_;
-  } else {
-    current_stream.reset();
-  }
+  if (streams.remove(pin_)) return;
+  (void)report(Error::InvalidState,
+               "a StreamGuard was destroyed on another thread than it was made on; its stream "
+               "stays there");
 }
 
-std::optional<Stream> callers_stream() noexcept { return current_stream; }
+std::optional<Stream> callers_stream() noexcept {
+  if (streams.innermost() == nullptr) return std::nullopt;
+  return streams.innermost()->stream;
+}
 
 }  // namespace executorch_tensorrt

@@ -2,6 +2,7 @@
 #include <NvInferRuntime.h>
 #include <executorch/runtime/core/exec_aten/util/scalar_type_util.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -49,6 +50,8 @@ class TensorRTEngine final : public Engine, public std::enable_shared_from_this<
   /// Streamed weights are copied from the host while the engine executes.
   bool can_be_captured() const override { return engine_->getStreamableWeightsSize() == 0; }
   Result<std::unique_ptr<ExecutionContext>> create_execution_context() override;
+
+  Error check_describes(const DelegateBlob& blob) const override;
 
   Device& device() const { return device_; }
   const std::vector<Binding>& bindings() const { return bindings_; }
@@ -138,6 +141,17 @@ Error TensorRTEngine::load(const DelegateBlob& blob, const TensorRTLibrary& libr
     activation_bytes_.push_back(static_cast<size_t>(engine_->getDeviceMemorySizeForProfileV2(p)));
   }
   return Error::Ok;
+}
+
+Error TensorRTEngine::check_describes(const DelegateBlob& blob) const {
+  const bool same_positions =
+      std::equal(bindings_.begin(), bindings_.end(), blob.bindings.begin(), blob.bindings.end(),
+                 [](const Binding& a, const Binding& b) { return a.name == b.name; });
+  if (!same_positions) {
+    return report(Error::DelegateInvalidCompatibility,
+                  "two delegates carry the same engine id, but list its tensors differently");
+  }
+  return check_bindings(*engine_, blob);
 }
 
 // TensorRT allows this from several threads at once.

@@ -3,6 +3,7 @@
 #include <executorch/runtime/platform/log.h>
 
 #include "last_error.h"
+#include "thread_text.h"
 
 namespace executorch_tensorrt {
 
@@ -13,10 +14,7 @@ using executorch::runtime::Error;
 /// One cause often makes several layers of TensorRT complain; the first ones say the most.
 constexpr size_t kMaxErrorBytes = 2000;
 
-std::string& thread_errors() noexcept {
-  thread_local std::string errors;
-  return errors;
-}
+struct TensorRTErrors;
 
 class Logger final : public nvinfer1::ILogger {
  public:
@@ -38,9 +36,9 @@ class Logger final : public nvinfer1::ILogger {
  private:
   static void remember(const char* message) noexcept {
     try {
-      std::string& errors = thread_errors();
-      if (errors.size() >= kMaxErrorBytes) return;
-      errors += (errors.empty() ? "" : "; ") + std::string(message);
+      std::string* errors = thread_text<TensorRTErrors>();
+      if (errors == nullptr || errors->size() >= kMaxErrorBytes) return;
+      *errors += (errors->empty() ? "" : "; ") + std::string(message);
     } catch (...) {  // out of memory: the log has the message
     }
   }
@@ -53,12 +51,17 @@ nvinfer1::ILogger& tensorrt_logger() {
   return logger;
 }
 
-void forget_tensorrt_errors() noexcept { thread_errors().clear(); }
+void forget_tensorrt_errors() noexcept {
+  if (std::string* errors = thread_text<TensorRTErrors>()) errors->clear();
+}
 
-const std::string& tensorrt_errors() noexcept { return thread_errors(); }
+std::string tensorrt_errors() {
+  const std::string* errors = thread_text<TensorRTErrors>();
+  return errors == nullptr ? "" : *errors;
+}
 
 Error report_tensorrt(Error code, const std::string& what) {
-  const std::string& errors = thread_errors();
+  const std::string errors = tensorrt_errors();
   return report(code, errors.empty() ? what : what + ". TensorRT says: " + errors);
 }
 

@@ -14,7 +14,7 @@ nvinfer1::ILogger& tensorrt_logger();
 /// Forgets the errors that TensorRT logged on this thread; before a call whose errors matter.
 void forget_tensorrt_errors() noexcept;
 /// The errors that TensorRT logged on this thread since, "" if none.
-const std::string& tensorrt_errors() noexcept;
+std::string tensorrt_errors();
 
 /// report(code, what), followed by the errors that TensorRT logged on this thread.
 [[nodiscard]] executorch::runtime::Error report_tensorrt(executorch::runtime::Error code,

@@ -42,21 +42,34 @@ inline DelegateBlob fake_blob() {
   return blob;
 }
 
-/// A tensor of float [rows, 4], 16 rows at most, in host or in device memory.
+enum class Memory { kPageable, kPageLocked, kDevice, kUnalignedDevice };
+
+/// A tensor of float [rows, 4], 16 rows at most.
 class FakeTensor {
  public:
   FakeTensor(FakeDevice& device, int rows, bool on_device)
-      : device_(device), on_device_(on_device) {
-    data_ = static_cast<float*>(on_device ? *device.allocate(kBytes) : std::malloc(kBytes));
+      : FakeTensor(device, rows, on_device ? Memory::kDevice : Memory::kPageable) {}
+  FakeTensor(FakeDevice& device, int rows, Memory memory) : device_(device), memory_(memory) {
+    if (memory == Memory::kPageable) {
+      block_ = std::malloc(kBytes);
+    } else if (memory == Memory::kPageLocked) {
+      block_ = *device.allocate_host(kBytes);
+    } else {
+      block_ = *device.allocate(kBytes + kOffset);
+    }
+    const size_t offset = memory == Memory::kUnalignedDevice ? kOffset : 0;
+    data_ = reinterpret_cast<float*>(static_cast<char*>(block_) + offset);
     tensor_ = executorch::extension::from_blob(data_, {16, 4}, ScalarType::Float);
     EXPECT_EQ(executorch::extension::resize_tensor_ptr(tensor_, {rows, 4}), Error::Ok);
     value_ = EValue(*tensor_);
   }
   ~FakeTensor() {
-    if (on_device_) {
-      device_.free(data_);
+    if (memory_ == Memory::kPageable) {
+      std::free(block_);
+    } else if (memory_ == Memory::kPageLocked) {
+      device_.free_host(block_);
     } else {
-      std::free(data_);
+      device_.free(block_);
     }
   }
   FakeTensor(const FakeTensor&) = delete;
@@ -76,9 +89,11 @@ class FakeTensor {
 
  private:
   static constexpr size_t kBytes = 16 * 4 * sizeof(float);
+  static constexpr size_t kOffset = 16;
 
   FakeDevice& device_;
-  const bool on_device_;
+  const Memory memory_;
+  void* block_;
   float* data_;
   TensorPtr tensor_;
   EValue value_;

@@ -77,6 +77,43 @@ TEST_F(DelegateGraphTest, OtherAddressesAreAnotherGraph) {
   EXPECT_EQ(statistics().graph_replays, 2u);
 }
 
+TEST_F(DelegateGraphTest, EveryKindOfMemoryIsAnotherGraph) {
+  constexpr Memory kKinds[] = {Memory::kPageable, Memory::kPageLocked, Memory::kDevice,
+                               Memory::kUnalignedDevice};
+  for (const Memory first : kKinds) {
+    for (const Memory second : kKinds) {
+      SCOPED_TRACE(std::to_string(static_cast<int>(first)) + " then " +
+                   std::to_string(static_cast<int>(second)));
+      load();
+      FakeTensor x(*device_, 8, first), y(*device_, 8, first);
+      FakeTensor u(*device_, 8, second), v(*device_, 8, second);
+      for (int i = 0; i < 3; ++i) run(x, y);
+      for (int i = 0; i < 3; ++i) run(u, v);
+      run(x, v);
+      run(u, y);
+      run(x, y);
+    }
+  }
+}
+
+TEST_F(DelegateGraphTest, AsynchronousCallsStaySoWhereNoGraphIsAffected) {
+  load();
+  const Stream stream = device_->new_callers_stream();
+  std::vector<std::unique_ptr<FakeTensor>> tensors;
+  for (int i = 0; i < 24; ++i) {
+    tensors.push_back(std::make_unique<FakeTensor>(*device_, 4 + i % 4 / 2, Memory::kDevice));
+  }
+  {
+    const StreamGuard guard(stream);
+    for (int i = 0; i < 24; i += 2) {  // fresh addresses, and now and then another shape
+      ASSERT_EQ(execute(*delegate_, *tensors[i], *tensors[i + 1]), Error::Ok);
+    }
+    EXPECT_GE(device_->pending(stream), 12u);
+  }
+  EXPECT_EQ(statistics().host_synchronizations, 0u);
+  device_->finish();
+}
+
 TEST_F(DelegateGraphTest, OtherShapesOfAProfileVoidItsGraphs) {
   load();
   FakeTensor x(*device_, 8, true), y(*device_, 8, true), other(*device_, 5, true),
@@ -171,9 +208,13 @@ TEST_F(DelegateGraphTest, IntoACaptureOfTheCallersItOnlyEnqueues) {
     ASSERT_EQ(device_->begin_capture(stream), Error::Ok);
     y.fill(0);
     ASSERT_EQ(execute(*delegate_, x, y), Error::Ok);
-    FakeTensor host(*device_, 8, false);
-    EXPECT_EQ(execute(*delegate_, host, y), Error::InvalidArgument);
-    EXPECT_NE(std::string(last_error_message()).find("being captured"), std::string::npos);
+    const size_t bytes = device_->device_bytes();
+    for (const Memory memory : {Memory::kPageable, Memory::kPageLocked, Memory::kUnalignedDevice}) {
+      FakeTensor other(*device_, 8, memory);
+      EXPECT_EQ(execute(*delegate_, other, y), Error::InvalidArgument);
+      EXPECT_NE(std::string(last_error_message()).find("being captured"), std::string::npos);
+    }
+    EXPECT_EQ(device_->device_bytes(), bytes);
   }
   const auto graph = device_->end_capture(stream);
   ASSERT_TRUE(graph.ok());
@@ -185,6 +226,31 @@ TEST_F(DelegateGraphTest, IntoACaptureOfTheCallersItOnlyEnqueues) {
     EXPECT_TRUE(y.holds(value + 1));
   }
   device_->destroy_graph(*graph);
+}
+
+TEST_F(DelegateGraphTest, ACaptureOfTheCallersInNewShapesIsRefusedAndTouchesNothingInFlight) {
+  load();
+  FakeTensor x(*device_, 8, true), y(*device_, 8, true), other(*device_, 5, true);
+  const Stream busy = device_->new_callers_stream(), captured = device_->new_callers_stream();
+  {
+    const StreamGuard guard(busy);
+    for (int i = 0; i < 4; ++i) ASSERT_EQ(execute(*delegate_, x, y), Error::Ok);
+  }
+  const size_t pending = device_->pending(busy);
+  ASSERT_GT(pending, 0u);
+  ASSERT_EQ(device_->begin_capture(captured), Error::Ok);
+  {
+    const StreamGuard guard(captured);
+    FakeTensor host(*device_, 8, false);
+    EXPECT_EQ(execute(*delegate_, host, y), Error::InvalidArgument);
+    EXPECT_EQ(execute(*delegate_, other, y), Error::InvalidArgument);
+  }
+  EXPECT_EQ(device_->pending(busy), pending);
+  const auto graph = device_->end_capture(captured);
+  ASSERT_TRUE(graph.ok());
+  device_->destroy_graph(*graph);
+  device_->finish();
+  run(x, y);
 }
 
 TEST_F(DelegateGraphTest, AFailingLaunchIsReportedAndTheNextExecutionIsRight) {

@@ -190,24 +190,27 @@ TEST_F(DelegateTest, AnInputWithoutMemoryIsRefusedByName) {
 
 TEST_F(DelegateTest, DeviceTensorsThatAreNotAlignedAreCopiedOnTheDevice) {
   auto& delegate = this->delegate();
-  constexpr size_t kBytes = 8 * 4 * sizeof(float);
-  auto* memory = static_cast<float*>(*device_->allocate(4 * kBytes));
-  for (int i = 0; i < 32; ++i) memory[1 + i] = 3;
-  auto input = executorch::extension::from_blob(memory + 1, {8, 4}, ScalarType::Float);
-  auto output = executorch::extension::from_blob(memory + 41, {8, 4}, ScalarType::Float);
-  EValue x(*input), y(*output);
-  EValue* args[] = {&x, &y};
+  FakeTensor x(*device_, 8, Memory::kUnalignedDevice), y(*device_, 8, Memory::kUnalignedDevice);
+  x.fill(3);
   const Stream stream = device_->new_callers_stream();
   {
     const StreamGuard guard(stream);
-    ASSERT_EQ(delegate.execute({args, 2}), Error::Ok);
+    ASSERT_EQ(execute(delegate, x, y), Error::Ok);
   }
   EXPECT_GT(device_->pending(stream), 0u);  // no host tensor: nothing was waited for
   ASSERT_EQ(device_->synchronize_stream(stream), Error::Ok);
-  EXPECT_EQ(memory[41], 4);
-  EXPECT_EQ(memory[41 + 31], 4);
+  EXPECT_TRUE(y.holds(4));
   EXPECT_EQ(delegate.record()->statistics().bytes_staged, 0u);
-  device_->free(memory);
+}
+
+TEST_F(DelegateTest, PageLockedTensorsAreCopiedFromAndToWhereTheyLie) {
+  auto& delegate = this->delegate();
+  FakeTensor x(*device_, 8, Memory::kPageLocked), y(*device_, 8, Memory::kPageLocked);
+  x.fill(3);
+  const size_t before = device_->host_bytes();
+  ASSERT_EQ(execute(delegate, x, y), Error::Ok);
+  EXPECT_TRUE(y.holds(4));
+  EXPECT_EQ(device_->host_bytes(), before);  // no page-locked memory of the delegate's own
 }
 
 TEST_F(DelegateTest, EveryProfileIsExecutedOnceAtLoad) {

@@ -79,7 +79,8 @@ class FakeDevice final : public Device {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
     if (const Error error = faults.next("pointer_info"); error != Error::Ok) return error;
     for (const auto& [start, block] : memory_) {
-      if (block.on_device && within(pointer, start, block.bytes)) return PointerInfo{true, index_};
+      if (!within(pointer, start, block.bytes)) continue;
+      return PointerInfo{block.on_device, index_, !block.on_device};
     }
     if (foreign_ != nullptr && within(pointer, foreign_, 1 << 20))
       return PointerInfo{true, index_ + 1};
@@ -240,11 +241,8 @@ class FakeDevice final : public Device {
     for (auto& [stream, state] : streams_) run(stream, state.put);
   }
 
-  size_t device_bytes() const {
-    size_t total = 0;
-    for (const auto& [start, block] : memory_) total += block.on_device ? block.bytes : 0;
-    return total;
-  }
+  size_t device_bytes() const { return bytes(true); }
+  size_t host_bytes() const { return bytes(false); }  // page-locked
   /// A MiB from here counts as memory of the next device.
   void set_foreign(const void* start) { foreign_ = start; }
 
@@ -275,6 +273,14 @@ class FakeDevice final : public Device {
     const auto* p = static_cast<const char*>(pointer);
     const auto* s = static_cast<const char*>(start);
     return p >= s && p < s + bytes;
+  }
+
+  size_t bytes(bool on_device) const {
+    size_t total = 0;
+    for (const auto& [start, block] : memory_) {
+      total += block.on_device == on_device ? block.bytes : 0;
+    }
+    return total;
   }
 
   Result<void*> new_memory(size_t bytes, bool on_device) {

@@ -107,5 +107,19 @@ TEST(StreamGuard, NestsAndRestoresWhatItFoundAlsoTheDefaultStream) {
   EXPECT_FALSE(callers_stream().has_value());
 }
 
+TEST(StreamGuard, ThatEndsOnAnotherThreadOrOutOfOrderLeavesTheOthers) {
+  const CapturedLog log;
+  std::unique_ptr<StreamGuard> theirs;
+  std::thread([&] { theirs = std::make_unique<StreamGuard>(reinterpret_cast<void*>(8)); }).join();
+  auto first = std::make_unique<StreamGuard>(reinterpret_cast<void*>(16));
+  auto second = std::make_unique<StreamGuard>(reinterpret_cast<void*>(24));
+  theirs.reset();
+  EXPECT_EQ(*callers_stream(), reinterpret_cast<void*>(24));
+  first.reset();
+  EXPECT_EQ(*callers_stream(), reinterpret_cast<void*>(24));
+  second.reset();
+  EXPECT_FALSE(callers_stream().has_value());
+}
+
 }  // namespace
 }  // namespace executorch_tensorrt::test

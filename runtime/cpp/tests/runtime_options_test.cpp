@@ -64,11 +64,12 @@ TEST_F(RuntimeOptionsTest, LoadTimeOptionsCountBeforeCompileSpecs) {
   EXPECT_EQ(options->profile_selection, SelectionPolicy::kFirstFit);
 }
 
-TEST_F(RuntimeOptionsTest, ADefaultProfileOfDigitsIsAnIndex) {
-  BackendOptions<1> load_time;
-  load_time.set_option(option::kDefaultProfile, "1");
-  const auto options = parse(load_time.view());
-  EXPECT_EQ(std::get<int64_t>(options->default_profile), 1);
+TEST_F(RuntimeOptionsTest, ADefaultProfileIsANameAlsoInDigitsOrAnIndex) {
+  BackendOptions<1> name, index;
+  name.set_option(option::kDefaultProfile, "1");
+  index.set_option(option::kDefaultProfileIndex, 1);
+  EXPECT_EQ(std::get<std::string>(parse(name.view())->default_profile), "1");
+  EXPECT_EQ(std::get<int64_t>(parse(index.view())->default_profile), 1);
 }
 
 TEST_F(RuntimeOptionsTest, TheDevicesOwnIndexCountsBeforeDeviceId) {
@@ -91,6 +92,7 @@ TEST_F(RuntimeOptionsTest, AnUnknownKeyIsRefusedWithTheKnownOnes) {
   options.set_option("profile_selektion", "sticky");
   EXPECT_EQ(refusal(options),
             "option profile_selektion is not known to TensorRTBackend; known are default_profile, "
+            "default_profile_index, "
             "profile_selection, profile_contexts, cuda_graphs, max_cuda_graphs, device_id, device, "
             "engine_host_code_allowed");
 }

@@ -28,9 +28,9 @@ struct DelegateStatistics {
   uint64_t failures = 0;                         // executions that returned an error
   std::vector<uint64_t> executions_per_profile;  // that succeeded, in declared order
   uint64_t profile_changes = 0;        // executions on another profile than the one before
-  uint64_t graph_replays = 0;                    // executions that were one graph launch
-  uint64_t graph_captures = 0;                   // graphs made
-  uint64_t graph_misses = 0;                     // executions enqueued kernel by kernel
+  uint64_t graph_replays = 0;          // executions that were one graph launch
+  uint64_t graph_captures = 0;         // graphs made
+  uint64_t graph_misses = 0;           // executions enqueued kernel by kernel
   uint64_t host_synchronizations = 0;  // waits of the host for the device
   uint64_t bytes_staged = 0;           // copied between host and device for host tensors
   std::optional<size_t> last_profile;  // of the last execution that succeeded

@@ -16,10 +16,14 @@ struct ProfilePin;
 
 /// While it lives, every TensorRT delegate that executes on this thread uses the profile it names.
 ///
-/// A name means the same profile in every delegate of a method, whose profiles all stand in the
-/// order in which they were declared; an index follows that order. A pin that names no profile of
-/// a delegate, or one that the inputs do not fit, makes the execution fail with InvalidArgument
-/// before anything was touched; it is never clamped and never ignored.
+/// Profiles are declared when a method is exported, over the whole method: all its delegates have
+/// the same names in the same order, each with ranges over its own inputs. So a name means one
+/// thing with several delegates, and so does an index, which follows the declared order. A program
+/// that another exporter made need not be so: there each delegate looks in its own list.
+///
+/// A pin that names no profile of a delegate, or one that the inputs do not fit, makes the
+/// execution fail with InvalidArgument before that delegate touched anything; it is never clamped
+/// and never ignored.
 ///
 /// Guards nest: the innermost counts, and each restores what it found. They belong to the thread
 /// that made them: destroy them there, in the reverse order, and do not hold one across a

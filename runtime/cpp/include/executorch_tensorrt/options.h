@@ -11,9 +11,12 @@ inline constexpr char kBackendId[] = "TensorRTBackend";
 /// value as text and counts where no load-time option is given.
 namespace option {
 
-/// const char*: the profile to use where neither a guard nor the call names one. A text of digits
-/// is an index. Default: automatic.
+/// const char*: the name of the profile to use where neither a guard nor the call names one.
+/// Default: automatic.
 inline constexpr char kDefaultProfile[] = "default_profile";
+
+/// int: the same by index, in declared order.
+inline constexpr char kDefaultProfileIndex[] = "default_profile_index";
 
 /// const char*, "sticky" or "first_fit": how a profile is selected by shape. Default: "sticky",
 /// the active profile while it fits, else the first in declared order that does.
@@ -23,9 +26,9 @@ inline constexpr char kProfileSelection[] = "profile_selection";
 /// on the execution stream (less memory, slower switches). Default: "per_profile".
 inline constexpr char kProfileContexts[] = "profile_contexts";
 
-/// bool: whether executions whose shapes and addresses recur are replayed as CUDA graphs, one launch
-/// each. With "single" contexts of several profiles and for engines that cannot be captured it has
-/// no effect. Default: true.
+/// bool: whether executions whose shapes and addresses recur are replayed as CUDA graphs, one
+/// launch each. With "single" contexts of several profiles and for engines that cannot be captured
+/// it has no effect. Default: true.
 inline constexpr char kCudaGraphs[] = "cuda_graphs";
 
 /// int: the most CUDA graphs kept for each profile; the least recently used go. Default: 16.
