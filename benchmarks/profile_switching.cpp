@@ -80,26 +80,30 @@ Arguments parse(int argc, char** argv) {
   return arguments;
 }
 
-/// One profile's inputs and outputs, in host or device memory, in the profile's opt shapes.
+enum class Memory { kDevice, kPageLocked, kPageable };
+constexpr const char* kMemoryNames[] = {"device", "pinned", "pageable"};
+
+/// One profile's inputs and outputs, in the profile's opt shapes.
 class Tensors {
  public:
-  Tensors(const DelegateBlob& blob, size_t profile, bool host, Device& device) {
+  Tensors(const DelegateBlob& blob, size_t profile, Memory kind, Device& device) {
     for (const Binding& binding : blob.bindings) {
       const Dims shape =
           binding.is_input ? blob.profiles[profile].inputs[inputs.size()].opt : Dims();
       const size_t bytes = binding.is_input ? bytes_of(binding, shape) : binding.max_bytes;
       std::vector<uint8_t> values = random(binding.dtype, bytes);
-      void* memory = values.data();
-      if (host) {
+      void* memory = nullptr;
+      if (kind == Memory::kPageable) {
         memory_.push_back(std::move(values));
         memory = memory_.back().data();
       } else {
-        const auto allocated = device.allocate(bytes);
+        const auto allocated =
+            kind == Memory::kDevice ? device.allocate(bytes) : device.allocate_host(bytes);
         require(allocated.error(), "allocating");
-        require(device.copy_async(*allocated, memory, bytes, CopyKind::kHostToDevice, nullptr),
+        memory = *allocated;
+        require(device.copy_async(memory, values.data(), bytes, CopyKind::kHostToDevice, nullptr),
                 "copying");
         require(device.synchronize(), "copying");
-        memory = *allocated;
       }
       if (binding.is_input) {
         std::vector<SizesType> sizes(shape.size.begin(), shape.size.begin() + shape.rank);
@@ -137,52 +141,68 @@ class BenchmarkModule : public Module {
   executorch::runtime::Method& method() { return *methods_.at("forward").method; }
 };
 
-/// A way of executing one of the two profiles once.
-using Step = std::function<void(size_t profile)>;
+/// A way of executing the two profiles, and what it took.
+struct Mode {
+  std::string name;
+  std::function<void(size_t profile)> execute;
+  std::map<std::pair<std::string, size_t>, Latencies> latencies;  // by pattern and profile
 
-/// profile -> pattern -> latencies
-using Measured = std::array<std::map<std::string, Latencies>, 2>;
-
-Measured measure(const Arguments& arguments, const Step& step) {
-  Measured measured;
-  const auto timed = [&](size_t profile, const char* pattern, bool keep) {
+  void timed(const char* pattern, size_t profile, bool keep) {
     const auto start = std::chrono::steady_clock::now();
-    step(profile);
+    execute(profile);
     const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
-    if (keep) measured[profile][pattern].add(took.count());
-  };
-  for (int i = 0; i < 10; ++i) {
-    step(0);
-    step(1);
+    if (keep) latencies[{pattern, profile}].add(took.count());
   }
-  for (size_t profile = 0; profile < 2; ++profile) {
-    for (int i = 0; i < arguments.rounds; ++i) timed(profile, "staying", i > 0);
+};
+
+/// Takes the modes in turns, a block of calls each, so that the state of the machine is the same
+/// for all. The first call of a block of one profile is dropped: it finds the caches of another
+/// mode.
+void measure(const Arguments& arguments, std::vector<Mode>& modes) {
+  constexpr int kBlock = 20;
+  for (Mode& mode : modes) {
+    for (int i = 0; i < 10; ++i) {
+      mode.execute(0);
+      mode.execute(1);
+    }
   }
-  for (int i = 0; i < arguments.rounds; ++i) {
-    timed(0, "alternating", i > 0);
-    timed(1, "alternating", i > 0);
+  for (int done = 0; done < arguments.rounds; done += kBlock) {
+    const int block = std::min(kBlock, arguments.rounds - done) + 1;
+    for (Mode& mode : modes) {
+      for (size_t profile = 0; profile < 2; ++profile) {
+        for (int i = 0; i < block; ++i) mode.timed("staying", profile, i > 0);
+      }
+      for (int i = 0; i < block; ++i) {
+        mode.timed("alternating", 0, i > 0);
+        mode.timed("alternating", 1, i > 0);
+      }
+    }
   }
-  const int blocks = std::max(2, arguments.rounds / arguments.decode_steps);
-  for (int block = 0; block < blocks; ++block) {
-    timed(1, "served", block > 0);
-    for (int i = 0; i < arguments.decode_steps; ++i) timed(0, "served", block > 0);
+  for (int done = 0; done < arguments.rounds; done += arguments.decode_steps) {
+    for (Mode& mode : modes) {
+      mode.execute(0);
+      mode.timed("served", 1, true);
+      for (int i = 0; i < arguments.decode_steps; ++i) mode.timed("served", 0, true);
+    }
   }
-  return measured;
 }
 
-Measured measure_module(const Arguments& arguments, const DelegateBlob& blob, const char* mode,
-                        bool host, Device& device) {
-  executorch::runtime::BackendOptions<3> options;
-  options.set_option(option::kDevice, "cuda");
-  options.set_option(option::kCudaGraphs, std::strcmp(mode, "graphs") == 0);
-  options.set_option(option::kProfileContexts,
-                     std::strcmp(mode, "single") == 0 ? "single" : "per_profile");
-  executorch::runtime::LoadBackendOptionsMap map;
-  require(map.set_options(kBackendId, options.view()), "setting options");
-  BenchmarkModule module(arguments.program, Module::LoadMode::Mmap);
-  require(module.load_method("forward", nullptr, nullptr, &map), "loading the program");
-  Tensors profiles[] = {{blob, 0, host, device}, {blob, 1, host, device}};
-  return measure(arguments, [&](size_t profile) {
+/// A loaded program and the tensors that it is executed with.
+struct Loaded {
+  Loaded(const Arguments& arguments, const DelegateBlob& blob, const std::string& mode,
+         Memory memory, Device& device)
+      : module(arguments.program, Module::LoadMode::Mmap),
+        profiles{{blob, 0, memory, device}, {blob, 1, memory, device}} {
+    executorch::runtime::BackendOptions<3> options;
+    options.set_option(option::kDevice, "cuda");
+    options.set_option(option::kCudaGraphs, mode == "graphs");
+    options.set_option(option::kProfileContexts, mode == "single" ? "single" : "per_profile");
+    executorch::runtime::LoadBackendOptionsMap map;
+    require(map.set_options(kBackendId, options.view()), "setting options");
+    require(module.load_method("forward", nullptr, nullptr, &map), "loading the program");
+  }
+
+  void execute(size_t profile) {
     Tensors& tensors = profiles[profile];
     executorch::runtime::Method& method = module.method();
     for (size_t i = 0; i < tensors.inputs.size(); ++i) {
@@ -193,23 +213,32 @@ Measured measure_module(const Arguments& arguments, const DelegateBlob& blob, co
       require(method.set_output_data_ptr(memory, bytes, i), "setting an output");
     }
     require(method.execute(), "executing");
-  });
-}
-
-Measured measure_floor(const Arguments& arguments, const DelegateBlob& blob, Engine& engine,
-                       bool host, Device& device) {
-  size_t bytes = 0;
-  for (uint32_t p = 0; p < 2; ++p) {
-    bytes = std::max(bytes, engine.activation_bytes(blob.profiles[p].engine_profile));
   }
-  const auto activations = device.allocate(std::max<size_t>(bytes, 1));
-  require(activations.error(), "allocating activations");
-  Floor decode(blob, 0, host, engine, device, *activations);
-  Floor prefill(blob, 1, host, engine, device, *activations);
-  const Measured measured =
-      measure(arguments, [&](size_t profile) { (profile == 0 ? decode : prefill).run(); });
-  return measured;
-}
+
+  BenchmarkModule module;
+  Tensors profiles[2];
+};
+
+/// The bare engine's two profiles.
+struct Bare {
+  Bare(const DelegateBlob& blob, Engine& engine, Memory memory, Device& device)
+      : activations(allocate(blob, engine, device)),
+        decode(blob, 0, memory != Memory::kDevice, engine, device, activations),
+        prefill(blob, 1, memory != Memory::kDevice, engine, device, activations) {}
+
+  static void* allocate(const DelegateBlob& blob, Engine& engine, Device& device) {
+    size_t bytes = 1;
+    for (size_t p = 0; p < 2; ++p) {
+      bytes = std::max(bytes, engine.activation_bytes(blob.profiles[p].engine_profile));
+    }
+    const auto memory = device.allocate(bytes);
+    require(memory.error(), "allocating activations");
+    return *memory;
+  }
+
+  void* activations;
+  Floor decode, prefill;
+};
 
 struct Row {
   std::string io, mode, pattern, profile;
@@ -218,10 +247,10 @@ struct Row {
 };
 
 void print(const std::vector<Row>& rows) {
-  std::printf("%-7s %-8s %-12s %-10s %12s %10s %8s %7s\n", "io", "mode", "pattern", "profile",
+  std::printf("%-8s %-8s %-12s %-10s %12s %10s %8s %7s\n", "io", "mode", "pattern", "profile",
               "median us", "p99 us", "floor x", "calls");
   for (const Row& row : rows) {
-    std::printf("%-7s %-8s %-12s %-10s %12.1f %10.1f %8.3f %7zu\n", row.io.c_str(),
+    std::printf("%-8s %-8s %-12s %-10s %12.1f %10.1f %8.3f %7zu\n", row.io.c_str(),
                 row.mode.c_str(), row.pattern.c_str(), row.profile.c_str(), row.median, row.p99,
                 row.over_floor, row.count);
   }
@@ -260,19 +289,25 @@ int run(const Arguments& arguments) {
   require(engine.error(), "loading the engine");
 
   std::vector<Row> rows;
-  for (const bool host : {false, true}) {
-    const Measured floor = measure_floor(arguments, *blob, **engine, host, **device);
-    for (const char* mode : {"floor", "graphs", "enqueue", "single"}) {
-      const Measured measured = std::strcmp(mode, "floor") == 0
-                                    ? floor
-                                    : measure_module(arguments, *blob, mode, host, **device);
-      for (const char* pattern : {"staying", "alternating", "served"}) {
-        for (size_t profile = 0; profile < 2; ++profile) {
-          const Latencies& latencies = measured[profile].at(pattern);
-          rows.push_back({host ? "host" : "device", mode, pattern, blob->profiles[profile].name,
-                          latencies.median(), latencies.p99(),
-                          ratio(latencies.median(), floor[profile].at(pattern).median()),
-                          latencies.count()});
+  for (const Memory memory : {Memory::kDevice, Memory::kPageLocked, Memory::kPageable}) {
+    Bare bare(*blob, **engine, memory, **device);
+    Loaded graphs(arguments, *blob, "graphs", memory, **device);
+    Loaded enqueue(arguments, *blob, "enqueue", memory, **device);
+    Loaded single(arguments, *blob, "single", memory, **device);
+    std::vector<Mode> modes = {
+        {"floor", [&](size_t p) { (p == 0 ? bare.decode : bare.prefill).run(); }, {}},
+        {"graphs", [&](size_t p) { graphs.execute(p); }, {}},
+        {"enqueue", [&](size_t p) { enqueue.execute(p); }, {}},
+        {"single", [&](size_t p) { single.execute(p); }, {}}};
+    measure(arguments, modes);
+    for (const char* pattern : {"staying", "alternating", "served"}) {
+      for (size_t profile = 0; profile < 2; ++profile) {
+        for (const Mode& mode : modes) {
+          const Latencies& latencies = mode.latencies.at({pattern, profile});
+          const double floor = modes[0].latencies.at({pattern, profile}).median();
+          rows.push_back({kMemoryNames[static_cast<int>(memory)], mode.name, pattern,
+                          blob->profiles[profile].name, latencies.median(), latencies.p99(),
+                          ratio(latencies.median(), floor), latencies.count()});
         }
       }
     }

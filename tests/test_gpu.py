@@ -70,11 +70,12 @@ def test_every_profile_gives_eager_pytorchs_answers(name: str, place: str, conte
         pytest.skip("NumPy has no bfloat16")
     method = found.load(profile_contexts=contexts)
     kept = [on_gpu(inputs) for _, inputs, _ in found.calls]
-    for index, (profile, inputs, expected) in enumerate(
-        3 * [c for c in found.calls for _ in "123"]
-    ):
+    repeats = 6  # so that graphs are captured and replayed
+    for index in range(2 * repeats * len(found.calls)):
+        which = index // repeats % len(found.calls)
+        profile, inputs, expected = found.calls[which]
         if place == "device":
-            outputs = method(*kept[index // 3 % len(kept)])
+            outputs = method(*kept[which])
             assert all(output.is_cuda for output in outputs)
         elif place == "host":
             outputs = method(*inputs)
@@ -84,6 +85,7 @@ def test_every_profile_gives_eager_pytorchs_answers(name: str, place: str, conte
             assert all(isinstance(output, np.ndarray) for output in outputs)
         assert_right(outputs, expected)
         assert method.last_profile == profile
+        del outputs  # the next ones may lie where they did
     [stats] = method.stats()
     assert stats["device"] == "cuda:0"
     assert (stats["graph_replays"] == 0) == (contexts == "single")
@@ -272,6 +274,25 @@ def test_pins_that_do_not_fit_are_refused_and_the_next_call_is_right() -> None:
         method(*on_gpu(inputs), profile="decode")
     with ett.optimization_profile("prefill"):
         assert_right(method(*on_gpu(inputs)), expected)
+
+
+def test_a_callers_own_graph_of_a_call_replays() -> None:
+    found = case("transformer_fp16")
+    method = found.load()
+    _, (tokens,), (expected,) = found.calls[-1]
+    static = tokens.cuda()
+    graph = torch.cuda.CUDAGraph()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        method(static)  # in these shapes before the capture
+        stream.synchronize()
+        with torch.cuda.graph(graph, stream=stream):
+            (output,) = method(static)
+    for _ in range(3):
+        output.zero_()
+        graph.replay()
+        torch.cuda.synchronize()
+        assert_right((output,), (expected,))
 
 
 def test_the_current_device_of_the_thread_stays_as_it_was() -> None:

@@ -1,7 +1,12 @@
 #include "context_set.h"
 
 #include <algorithm>
+#include <new>
+#include <string>
+#include <thread>
 #include <utility>
+
+#include "last_error.h"
 
 namespace executorch_tensorrt {
 
@@ -17,6 +22,34 @@ Error switch_profile(ContextSlot& slot, uint32_t engine_profile, Stream stream) 
   return Error::Ok;
 }
 
+struct CreatedContext {
+  std::unique_ptr<ExecutionContext> context;
+  Error error = Error::Ok;
+  std::string text;  // of the error, which was reported on another thread
+};
+
+CreatedContext create_context(Engine& engine) noexcept try {
+  auto context = engine.create_execution_context();
+  if (!context.ok()) return {nullptr, context.error(), last_error_message()};
+  return {std::move(*context), Error::Ok, {}};
+} catch (const std::bad_alloc&) {
+  return {nullptr, Error::MemoryAllocationFailed, {}};
+}
+
+/// Each takes seconds, and TensorRT lets several be created at once ("the following operations are
+/// thread safe: ... Creating an execution context from an engine", Developer Guide, Threading).
+std::vector<CreatedContext> create_contexts(Engine& engine, size_t count) {
+  std::vector<CreatedContext> created(count);
+  std::vector<std::thread> threads;
+  threads.reserve(count);
+  for (size_t i = 1; i < count; ++i) {
+    threads.emplace_back([&engine, &slot = created[i]] { slot = create_context(engine); });
+  }
+  created[0] = create_context(engine);
+  for (std::thread& thread : threads) thread.join();
+  return created;
+}
+
 }  // namespace
 
 uint32_t count_engine_profiles(const DelegateBlob& blob) {
@@ -26,10 +59,10 @@ uint32_t count_engine_profiles(const DelegateBlob& blob) {
 }
 
 Error ContextSet::add_slots(const DelegateBlob& blob, size_t count, size_t max_graphs) {
-  for (size_t i = 0; i < count; ++i) {
-    auto context = engine_->create_execution_context();
-    if (!context.ok()) return context.error();
-    slots_.emplace_back(std::move(*context), GraphCache(*device_, max_graphs), blob.num_inputs,
+  std::vector<CreatedContext> created = create_contexts(*engine_, count);
+  for (CreatedContext& each : created) {
+    if (each.error != Error::Ok) return report(each.error, std::move(each.text));
+    slots_.emplace_back(std::move(each.context), GraphCache(*device_, max_graphs), blob.num_inputs,
                         blob.bindings.size() - blob.num_inputs);
   }
   return Error::Ok;

@@ -28,11 +28,12 @@ class Faults {
   static constexpr int kForGood = 1 << 30;
 
   void fail_call(int k, int times = 1) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
     first_ = k;
     times_ = times;
     calls_ = 0;
   }
-  void clear() { first_ = 0; }
+  void clear() { fail_call(0); }
   int calls() const { return calls_; }
   bool fired() const { return first_ > 0 && calls_ >= first_; }
   /// A device that fails for good does no more work.
@@ -40,12 +41,14 @@ class Faults {
 
   /// To be asked once by every call that can fail.
   Error next(const char* call) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
     ++calls_;
     if (!fired() || calls_ - first_ >= times_) return Error::Ok;
     return report(kFault, std::string("injected fault in ") + call);
   }
 
  private:
+  mutable std::recursive_mutex mutex_;
   int first_ = 0, times_ = 1, calls_ = 0;
 };
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -27,8 +28,8 @@ class FakeEngine final : public Engine {
 
   const std::shared_ptr<FakeDevice> device;
   const float bias;
-  int live_contexts = 0;
-  int created_contexts = 0;
+  std::atomic<int> live_contexts{0};
+  std::atomic<int> created_contexts{0};
   int profile_switches = 0;
   int shape_calls = 0;
   bool refuses_capture = false;
