@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import logging
+import os
 from collections.abc import Sequence
 
 import torch
@@ -132,7 +133,12 @@ def build_blob(
             Profile(profile.name, index, ranges[index])
             for profile, index in zip(profiles, engine_profiles, strict=True)
         ),
-        build_options={**options.described(), "torch": torch.__version__},
+        build_options={
+            **options.described(),
+            "torch": torch.__version__,
+            # TensorRT-RTX wants it to be the same where the engine runs.
+            "nvidia_tf32_override": os.environ.get("NVIDIA_TF32_OVERRIDE", ""),
+        },
         engine=engine.plan,
         fallback=fallback,
     )

@@ -87,9 +87,13 @@ void Floor::submit() {
 }
 
 void Floor::run() {
-  require(device_.launch_graph(graph_, stream_), "launching");
-  require(device_.synchronize_stream(stream_), "waiting");
+  launch();
+  wait();
 }
+
+void Floor::launch() { require(device_.launch_graph(graph_, stream_), "launching"); }
+
+void Floor::wait() { require(device_.synchronize_stream(stream_), "waiting"); }
 
 Section find_blob(const std::vector<uint8_t>& program) {
   constexpr uint8_t kMagic[] = {'E', 'T', 'R', 'T', 1, 0};

@@ -22,6 +22,8 @@ class Floor {
 
   /// Launches the graph and waits for it.
   void run();
+  void launch();
+  void wait();
 
  private:
   void submit();

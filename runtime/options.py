@@ -26,6 +26,9 @@ class RuntimeOptions:
         max_cuda_graphs: The most CUDA graphs kept for each profile, 1 or more; the least recently
             used go.
         device_id: The ordinal of the GPU, where :func:`load` was given no ``device``.
+        weight_streaming_budget: How many bytes of an engine's weights stay on the GPU; the rest
+            streams from host memory in each call. For engines built with
+            ``CompileOptions(weight_streaming=True)``. ``None``: all of them stay.
         engine_host_code_allowed: Whether an engine may contain host code, which version-compatible
             engines do. It runs with the rights of the process.
 
@@ -39,13 +42,16 @@ class RuntimeOptions:
     cuda_graphs: bool = True
     max_cuda_graphs: int = 16
     device_id: int = 0
+    weight_streaming_budget: int | None = None
     engine_host_code_allowed: bool = False
 
     def __post_init__(self) -> None:
         _check_choice("profile_selection", self.profile_selection, ("sticky", "first_fit"))
         _check_choice("profile_contexts", self.profile_contexts, ("per_profile", "single"))
         _check_count("max_cuda_graphs", self.max_cuda_graphs, least=1)
-        _check_count("device_id", self.device_id, least=0)
+        _check_count("device_id", self.device_id)
+        if self.weight_streaming_budget is not None:
+            _check_count("weight_streaming_budget", self.weight_streaming_budget, most=2**63)
         _check_flag("cuda_graphs", self.cuda_graphs)
         _check_flag("engine_host_code_allowed", self.engine_host_code_allowed)
         defaults = self.default_profile
@@ -63,6 +69,8 @@ class RuntimeOptions:
             ("device_id", self.device_id),
             ("engine_host_code_allowed", self.engine_host_code_allowed),
         ]
+        if self.weight_streaming_budget is not None:
+            options.append(("weight_streaming_budget", str(self.weight_streaming_budget)))
         default = self.default_profile
         if isinstance(default, Mapping):
             default = default.get(method)
@@ -88,8 +96,8 @@ def _check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
 
 
-def _check_count(name: str, value: object, *, least: int) -> None:
-    if type(value) is not int or not least <= value < 2**31:
+def _check_count(name: str, value: object, *, least: int = 0, most: int = 2**31) -> None:
+    if type(value) is not int or not least <= value < most:
         raise ValueError(f"{name} must be an int of {least} or more, not {value!r}")
 
 

@@ -113,6 +113,47 @@ def test_a_thousand_alternating_calls_are_right_and_repeat_to_the_bit(
     assert method.stats()[0]["profile_changes"] >= 1000
 
 
+def test_replays_equal_plain_enqueues_to_the_bit_for_random_shapes_and_addresses() -> None:
+    found = case("transformer_fp16")
+    replaying, enqueueing = found.load(), found.load(cuda_graphs=False)
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.randint(2, 513, (100,), generator=generator).tolist() + [1] * 100
+    for index in torch.randperm(len(lengths), generator=generator).tolist():
+        tokens = torch.randint(0, 50, (1, lengths[index]), generator=generator).cuda()
+        (right,) = enqueueing(tokens)
+        kept = []  # so that each output lies elsewhere
+        for _ in range(3):
+            for _ in range(3):
+                (output,) = replaying(tokens)
+                assert torch.equal(output, right), lengths[index]
+            kept.append(output)
+    assert replaying.stats()[0]["graph_replays"] > 200
+    assert enqueueing.stats()[0]["graph_replays"] == 0
+
+
+def test_ten_thousand_alternations_take_no_more_memory() -> None:
+    found = case("dtypes")
+    method = found.load()
+    calls = [on_gpu(inputs) for _, inputs, _ in (found.calls[0], found.calls[-1])]
+
+    def memory() -> tuple[int, int]:
+        free, total = torch.cuda.mem_get_info()
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return total - free, pages * os.sysconf("SC_PAGE_SIZE")
+
+    for _ in range(200):
+        for inputs in calls:
+            method(*inputs)
+    device, host = memory()
+    for _ in range(5000):
+        for inputs in calls:
+            method(*inputs)
+    torch.cuda.synchronize()
+    device_after, host_after = memory()
+    assert device_after - device <= 2 << 20
+    assert host_after - host <= 4 << 20
+
+
 def test_two_threads_with_a_program_each_are_right() -> None:
     run_on_threads([case("transformer_fp16").load(), case("transformer_fp16").load()])
 

@@ -480,6 +480,7 @@ class TestLoading:
             ({"device_id": -1}, "device_id"),
             ({"cuda_graphs": 1}, "cuda_graphs"),
             ({"max_cuda_graphs": 0}, "max_cuda_graphs"),
+            ({"weight_streaming_budget": -1}, "weight_streaming_budget"),
             ({"default_profile": True}, "default_profile"),
             ({"engine_host_code_allowed": 1}, "engine_host_code_allowed"),
         ],

@@ -44,8 +44,7 @@ std::string engine_name(const DelegateBlob& blob) {
 Error use_cuda(DelegateParts& parts) {
   auto device = cuda_device(parts.options.device.index);
   if (!device.ok()) return device.error();
-  auto engine =
-      shared_tensorrt_engine(parts.blob, **device, parts.options.engine_host_code_allowed);
+  auto engine = shared_tensorrt_engine(parts.blob, **device, parts.options.engine);
   if (!engine.ok()) return engine.error();
   parts.device = std::move(*device);
   parts.engine = std::move(*engine);

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <tuple>
 
 #include "delegate_blob.h"
 #include "device.h"
@@ -60,11 +62,23 @@ class Engine {
   virtual Result<std::unique_ptr<ExecutionContext>> create_execution_context() = 0;
 };
 
+/// How an engine is loaded; engines that differ in it are not shared.
+struct EngineOptions {
+  bool host_code_allowed = false;
+  std::optional<int64_t>
+      weight_streaming_budget;  // bytes of weights on the GPU; TensorRT's default
+
+  bool operator<(const EngineOptions& other) const {
+    return std::tie(host_code_allowed, weight_streaming_budget) <
+           std::tie(other.host_code_allowed, other.weight_streaming_budget);
+  }
+};
+
 /// Deserializes the blob's engine with the TensorRT library of its flavour, which is loaded at the
 /// first call. NotFound where there is no such library, DelegateInvalidCompatibility where version,
 /// flavour or GPU do not match, naming what the engine was built with and what was found.
 Result<std::shared_ptr<Engine>> create_tensorrt_engine(const DelegateBlob& blob, Device& device,
-                                                       bool engine_host_code_allowed);
+                                                       const EngineOptions& options);
 
 /// Loads the blob's fallback program. Its sections must outlive the engine.
 Result<std::shared_ptr<Engine>> create_fallback_engine(const DelegateBlob& blob);

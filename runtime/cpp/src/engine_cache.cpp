@@ -15,8 +15,8 @@ struct Entry {
   std::weak_ptr<Engine> engine;
 };
 
-/// The flag counts too: an engine that was let run host code is not for those who forbid it.
-using Key = std::tuple<std::string, std::array<uint8_t, 32>, bool>;
+/// The options count too: an engine that was let run host code is not for those who forbid it.
+using Key = std::tuple<std::string, std::array<uint8_t, 32>, EngineOptions>;
 
 std::shared_ptr<Entry> entry_of(Key key) {
   static std::mutex mutex;
@@ -34,14 +34,14 @@ std::shared_ptr<Entry> entry_of(Key key) {
 }  // namespace
 
 Result<std::shared_ptr<Engine>> shared_tensorrt_engine(const DelegateBlob& blob, Device& device,
-                                                       bool engine_host_code_allowed) {
-  const auto entry = entry_of({device.name(), blob.engine_id, engine_host_code_allowed});
+                                                       const EngineOptions& options) {
+  const auto entry = entry_of({device.name(), blob.engine_id, options});
   const std::lock_guard<std::mutex> lock(entry->loading);
   if (auto engine = entry->engine.lock()) {
     if (const Error error = engine->check_describes(blob); error != Error::Ok) return error;
     return engine;
   }
-  auto engine = create_tensorrt_engine(blob, device, engine_host_code_allowed);
+  auto engine = create_tensorrt_engine(blob, device, options);
   if (engine.ok()) entry->engine = *engine;
   return engine;
 }

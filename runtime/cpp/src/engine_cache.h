@@ -13,6 +13,6 @@ namespace executorch_tensorrt {
 /// The loaded engine with this blob's engine id on this device, or a new one; it lives as long as
 /// some delegate holds it. Two threads that ask for the same engine load it once.
 Result<std::shared_ptr<Engine>> shared_tensorrt_engine(const DelegateBlob& blob, Device& device,
-                                                       bool engine_host_code_allowed);
+                                                       const EngineOptions& options);
 
 }  // namespace executorch_tensorrt

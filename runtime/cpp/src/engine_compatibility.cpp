@@ -70,4 +70,20 @@ Error check_compute_capability(const DelegateBlob& blob, uint32_t major, uint32_
   return other_gpu("compute capability " + capability(built_major, built_minor), major, minor, gpu);
 }
 
+Error check_tf32_override(const DelegateBlob& blob, const char* found) {
+  if (blob.flavour != Flavour::kTensorRTRTX) return Error::Ok;
+  const std::string here = found == nullptr ? "" : found;
+  for (const auto& [key, built] : blob.build_options) {
+    if (key != "nvidia_tf32_override" || built == here) continue;
+    const auto text = [](const std::string& value) {
+      return value.empty() ? std::string("not set") : "'" + value + "'";
+    };
+    return report(Error::DelegateInvalidCompatibility,
+                  "NVIDIA_TF32_OVERRIDE was " + text(built) +
+                      " in the environment where the engine was built and is " + text(here) +
+                      " here; TensorRT-RTX needs it to be the same");
+  }
+  return Error::Ok;
+}
+
 }  // namespace executorch_tensorrt

@@ -22,4 +22,10 @@ namespace executorch_tensorrt {
                                                                   uint32_t major, uint32_t minor,
                                                                   const std::string& gpu);
 
+/// DelegateInvalidCompatibility if the environment's NVIDIA_TF32_OVERRIDE (nullptr: not set) is not
+/// what it was when a TensorRT-RTX engine was built: TensorRT-RTX then makes no context of it, and
+/// does not say why.
+[[nodiscard]] executorch::runtime::Error check_tf32_override(const DelegateBlob& blob,
+                                                             const char* found);
+
 }  // namespace executorch_tensorrt

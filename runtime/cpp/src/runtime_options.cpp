@@ -102,7 +102,17 @@ Error set_flag(const char* key, std::string_view value, bool& flag) {
 }
 
 Error set_engine_host_code_allowed(std::string_view value, RuntimeOptions& options) {
-  return set_flag(option::kEngineHostCodeAllowed, value, options.engine_host_code_allowed);
+  return set_flag(option::kEngineHostCodeAllowed, value, options.engine.host_code_allowed);
+}
+
+Error set_weight_streaming_budget(std::string_view value, RuntimeOptions& options) {
+  int64_t bytes = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), bytes);
+  if (error != std::errc() || end != value.data() + value.size() || bytes < 0) {
+    return refuse(option::kWeightStreamingBudget, value, "a count of bytes");
+  }
+  options.engine.weight_streaming_budget = bytes;
+  return Error::Ok;
 }
 
 Error set_cuda_graphs(std::string_view value, RuntimeOptions& options) {
@@ -134,6 +144,7 @@ constexpr std::array kSetters{
     Setter{option::kMaxCudaGraphs, kInt, set_max_cuda_graphs},
     Setter{option::kDeviceId, kInt, set_device_id},
     Setter{option::kDevice, kText, set_device},
+    Setter{option::kWeightStreamingBudget, kText, set_weight_streaming_budget},
     Setter{option::kEngineHostCodeAllowed, kBool, set_engine_host_code_allowed},
 };
 

@@ -6,6 +6,7 @@
 #include <executorch/runtime/core/result.h>
 #include <executorch/runtime/core/span.h>
 
+#include "engine.h"
 #include "profile_table.h"
 
 namespace executorch_tensorrt {
@@ -25,7 +26,7 @@ struct RuntimeOptions {
   bool cuda_graphs = true;
   int max_cuda_graphs = 16;
   DeviceChoice device;
-  bool engine_host_code_allowed = false;
+  EngineOptions engine;
 
   /// Load-time options count before compile specs. InvalidArgument for a load-time key that is not
   /// known and for a value that does not fit, naming both; compile specs of other keys are not

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,7 +41,8 @@ class TensorRTEngine final : public Engine, public std::enable_shared_from_this<
   }
 
   /// Deserializes; to be called once, on success of which the engine can be used.
-  Error load(const DelegateBlob& blob, const TensorRTLibrary& library, bool host_code_allowed);
+  Error load(const DelegateBlob& blob, const TensorRTLibrary& library,
+             const EngineOptions& options);
 
   size_t activation_bytes(uint32_t engine_profile) const override {
     return activation_bytes_[engine_profile];
@@ -60,6 +62,8 @@ class TensorRTEngine final : public Engine, public std::enable_shared_from_this<
   void* placeholder() const { return placeholder_.data(); }
 
  private:
+  Error set_weight_streaming_budget(const EngineOptions& options);
+
   Device& device_;
   const std::vector<Binding> bindings_;
   std::unique_ptr<nvinfer1::IRuntime> runtime_;
@@ -106,7 +110,7 @@ class TensorRTContext final : public ExecutionContext {
 };
 
 Error TensorRTEngine::load(const DelegateBlob& blob, const TensorRTLibrary& library,
-                           bool host_code_allowed) {
+                           const EngineOptions& options) {
   const DeviceScope scope(device_);
   if (scope.error() != Error::Ok) return scope.error();
   if (const Error error = placeholder_.reserve(kTensorAlignment); error != Error::Ok) return error;
@@ -125,7 +129,7 @@ Error TensorRTEngine::load(const DelegateBlob& blob, const TensorRTLibrary& libr
     return report_tensorrt(Error::Internal,
                            library.describe() + " makes no runtime on " + device_.name());
   }
-  runtime_->setEngineHostCodeAllowed(host_code_allowed);
+  runtime_->setEngineHostCodeAllowed(options.host_code_allowed);
   // TensorRT reads the engine where it lies in the program, and keeps nothing of it.
   engine_.reset(runtime_->deserializeCudaEngine(blob.engine.data, blob.engine.size));
   if (engine_ == nullptr) {
@@ -137,10 +141,26 @@ Error TensorRTEngine::load(const DelegateBlob& blob, const TensorRTLibrary& libr
             ", " + std::to_string(blob.engine.size) + " bytes) on " + device_.name());
   }
   if (const Error error = check_bindings(*engine_, blob); error != Error::Ok) return error;
+  if (const Error error = set_weight_streaming_budget(options); error != Error::Ok) return error;
   for (int32_t p = 0; p < engine_->getNbOptimizationProfiles(); ++p) {
     activation_bytes_.push_back(static_cast<size_t>(engine_->getDeviceMemorySizeForProfileV2(p)));
   }
   return Error::Ok;
+}
+
+Error TensorRTEngine::set_weight_streaming_budget(const EngineOptions& options) {
+  if (!options.weight_streaming_budget) return Error::Ok;
+  const int64_t streamable = engine_->getStreamableWeightsSize();
+  if (streamable == 0) {
+    return report(Error::InvalidArgument,
+                  "weight_streaming_budget is given, but the engine was not built with "
+                  "CompileOptions(weight_streaming=True)");
+  }
+  const int64_t budget = std::min(*options.weight_streaming_budget, streamable);
+  if (engine_->setWeightStreamingBudgetV2(budget)) return Error::Ok;
+  return report_tensorrt(Error::InvalidArgument,
+                         "TensorRT takes no weight_streaming_budget of " + std::to_string(budget) +
+                             " bytes (the engine can stream " + std::to_string(streamable) + ")");
 }
 
 Error TensorRTEngine::check_describes(const DelegateBlob& blob) const {
@@ -305,7 +325,7 @@ Error check_gpu(const DelegateBlob& blob, const Device& device) {
 }  // namespace
 
 Result<std::shared_ptr<Engine>> create_tensorrt_engine(const DelegateBlob& blob, Device& device,
-                                                       bool engine_host_code_allowed) {
+                                                       const EngineOptions& options) {
   if (device.reads_host_memory()) {
     return report(Error::InvalidArgument,
                   "a TensorRT engine runs on a GPU, not on " + device.name());
@@ -315,9 +335,10 @@ Result<std::shared_ptr<Engine>> create_tensorrt_engine(const DelegateBlob& blob,
   const TensorRTLibrary& found = *library.get();
   Error error = check_version(blob, found.version, found.describe());
   if (error == Error::Ok) error = check_gpu(blob, device);
+  if (error == Error::Ok) error = check_tf32_override(blob, std::getenv("NVIDIA_TF32_OVERRIDE"));
   if (error != Error::Ok) return error;
   auto engine = std::make_shared<TensorRTEngine>(blob, device);
-  error = engine->load(blob, found, engine_host_code_allowed);
+  error = engine->load(blob, found, options);
   if (error != Error::Ok) return error;
   return std::shared_ptr<Engine>(std::move(engine));
 }

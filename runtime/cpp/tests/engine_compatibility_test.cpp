@@ -110,5 +110,22 @@ TEST(EngineCompatibility, AnotherGpuIsNamedWithItsComputeCapabilityAndTheOneNeed
   EXPECT_TRUE(last_error_has("cuda:0 (NVIDIA H200) has compute capability 9.0"));
 }
 
+TEST(EngineCompatibility, TheTf32OverrideMustBeWhatItWasForTensorRTRTXAlone) {
+  DelegateBlob exact = built_with(Flavour::kTensorRTRTX, {});
+  exact.build_options = {{"torch", "2"}, {"nvidia_tf32_override", "0"}};
+  EXPECT_EQ(check_tf32_override(exact, "0"), Error::Ok);
+  EXPECT_EQ(check_tf32_override(exact, nullptr), Error::DelegateInvalidCompatibility);
+  EXPECT_TRUE(last_error_has("NVIDIA_TF32_OVERRIDE was '0'"));
+  EXPECT_TRUE(last_error_has("is not set here"));
+
+  DelegateBlob plain = built_with(Flavour::kTensorRTRTX, {});
+  plain.build_options = {{"nvidia_tf32_override", ""}};
+  EXPECT_EQ(check_tf32_override(plain, nullptr), Error::Ok);
+  EXPECT_EQ(check_tf32_override(plain, "0"), Error::DelegateInvalidCompatibility);
+  EXPECT_EQ(check_tf32_override(built_with(Flavour::kTensorRTRTX, {}), "0"), Error::Ok);
+  plain.flavour = Flavour::kTensorRT;
+  EXPECT_EQ(check_tf32_override(plain, "0"), Error::Ok);
+}
+
 }  // namespace
 }  // namespace executorch_tensorrt::test

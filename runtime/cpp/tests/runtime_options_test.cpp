@@ -48,7 +48,7 @@ TEST_F(RuntimeOptionsTest, AreAutomaticStickyAndPerProfileByDefault) {
   EXPECT_EQ(options->profile_selection, SelectionPolicy::kSticky);
   EXPECT_EQ(options->profile_contexts, ProfileContexts::kPerProfile);
   EXPECT_EQ(options->device.kind, DeviceChoice::Kind::kAutomatic);
-  EXPECT_FALSE(options->engine_host_code_allowed);
+  EXPECT_FALSE(options->engine.host_code_allowed);
 }
 
 TEST_F(RuntimeOptionsTest, LoadTimeOptionsCountBeforeCompileSpecs) {
@@ -94,7 +94,7 @@ TEST_F(RuntimeOptionsTest, AnUnknownKeyIsRefusedWithTheKnownOnes) {
             "option profile_selektion is not known to TensorRTBackend; known are default_profile, "
             "default_profile_index, "
             "profile_selection, profile_contexts, cuda_graphs, max_cuda_graphs, device_id, device, "
-            "engine_host_code_allowed");
+            "weight_streaming_budget, engine_host_code_allowed");
 }
 
 TEST_F(RuntimeOptionsTest, AValueThatDoesNotFitIsRefusedByKeyAndValue) {
@@ -110,6 +110,14 @@ TEST_F(RuntimeOptionsTest, AValueThatDoesNotFitIsRefusedByKeyAndValue) {
     device.set_option(option::kDevice, name);
     EXPECT_NE(refusal(device).find("option device: '"), std::string::npos) << name;
   }
+  for (const char* bytes : {"-1", "1 GB", ""}) {
+    BackendOptions<2> budget;
+    budget.set_option(option::kWeightStreamingBudget, bytes);
+    EXPECT_NE(refusal(budget).find("a count of bytes"), std::string::npos) << bytes;
+  }
+  BackendOptions<1> budget;
+  budget.set_option(option::kWeightStreamingBudget, "8589934592");
+  EXPECT_EQ(parse(budget.view())->engine.weight_streaming_budget, int64_t{8589934592});
   BackendOptions<2> graphs;
   graphs.set_option(option::kMaxCudaGraphs, 0);
   EXPECT_EQ(refusal(graphs),

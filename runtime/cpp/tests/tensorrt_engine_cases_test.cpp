@@ -127,7 +127,7 @@ class Runner {
  public:
   Runner(const DelegateBlob& blob, Device& device)
       : blob_(blob), device_(device), activations_(device, MemoryKind::kDevice) {
-    auto engine = create_tensorrt_engine(blob, device, false);
+    auto engine = create_tensorrt_engine(blob, device, {});
     if (!engine.ok()) throw std::runtime_error(last_error_message());
     engine_ = engine.get();
     stream_ = device.create_stream().get();
@@ -242,7 +242,7 @@ class TensorRTEngineCases : public testing::Test {
   DelegateBlob affine() { return parse(file("affine.blob")); }
   /// What creating an engine from a blob that does not describe it gives.
   Error create(const DelegateBlob& blob) {
-    return create_tensorrt_engine(blob, *device, false).error();
+    return create_tensorrt_engine(blob, *device, {}).error();
   }
 
   std::vector<CaseFile> files;
@@ -280,7 +280,7 @@ TEST_F(TensorRTEngineCases, GiveTheSameWithOneContextThatSwitchesProfiles) {
 TEST_F(TensorRTEngineCases, AContextOutlivesTheLastOtherUserOfItsEngine) {
   const CaseFile& f = file("affine.blob");
   const DelegateBlob blob = parse(f);
-  auto engine = create_tensorrt_engine(blob, *device, false).get();
+  auto engine = create_tensorrt_engine(blob, *device, {}).get();
   auto context = std::move(engine->create_execution_context().get());
   engine.reset();
   EXPECT_EQ(context->set_input_shape(0, f.cases[0].inputs[0].dims), Error::Ok);

@@ -115,7 +115,7 @@ DelegateBlob blob_of(Flavour flavour, TensorRTVersion version) {
 TEST(TensorRTEngine, RefusesTheHostAsItsDevice) {
   executorch::runtime::runtime_init();
   const DelegateBlob blob = blob_of(Flavour::kTensorRTRTX, {1, 6, 1, 120});
-  EXPECT_EQ(create_tensorrt_engine(blob, *host_device(), false).error(), Error::InvalidArgument);
+  EXPECT_EQ(create_tensorrt_engine(blob, *host_device(), {}).error(), Error::InvalidArgument);
   EXPECT_TRUE(last_error_has("a TensorRT engine runs on a GPU, not on cpu"));
 }
 
@@ -148,7 +148,7 @@ TEST_F(RealTensorRTRTX, IsTakenFromTheVariableAndRefusedAsAnotherFlavour) {
   ASSERT_TRUE(tensorrt_library(Flavour::kTensorRTRTX).ok());
   EXPECT_EQ(tensorrt_library(Flavour::kTensorRTRTX).get()->path, path);
   const DelegateBlob blob = blob_of(Flavour::kTensorRT, {11, 1, 0, 106});
-  EXPECT_EQ(create_tensorrt_engine(blob, gpu, false).error(), Error::DelegateInvalidCompatibility);
+  EXPECT_EQ(create_tensorrt_engine(blob, gpu, {}).error(), Error::DelegateInvalidCompatibility);
   EXPECT_TRUE(last_error_has("the engine was built with TensorRT, but " + std::string(kVariable) +
                              "=" + path + " is TensorRT-RTX " + to_string(library->version)));
 }
@@ -157,7 +157,7 @@ TEST_F(RealTensorRTRTX, AnEngineOfAnotherVersionIsRefusedWithBothVersions) {
   TensorRTVersion other = library->version;
   other.minor -= 1;
   const DelegateBlob blob = blob_of(Flavour::kTensorRTRTX, other);
-  EXPECT_EQ(create_tensorrt_engine(blob, gpu, false).error(), Error::DelegateInvalidCompatibility);
+  EXPECT_EQ(create_tensorrt_engine(blob, gpu, {}).error(), Error::DelegateInvalidCompatibility);
   EXPECT_TRUE(last_error_has("built with TensorRT-RTX " + to_string(other)));
   EXPECT_TRUE(last_error_has("found is " + library->describe()));
 }
@@ -165,7 +165,7 @@ TEST_F(RealTensorRTRTX, AnEngineOfAnotherVersionIsRefusedWithBothVersions) {
 TEST_F(RealTensorRTRTX, WithoutADriverTheErrorNamesIt) {
   if (cuda_driver().ok()) GTEST_SKIP() << "this machine has a driver";
   const DelegateBlob blob = blob_of(Flavour::kTensorRTRTX, library->version);
-  EXPECT_EQ(create_tensorrt_engine(blob, gpu, false).error(), Error::NotFound);
+  EXPECT_EQ(create_tensorrt_engine(blob, gpu, {}).error(), Error::NotFound);
   EXPECT_TRUE(last_error_has("libcuda.so.1"));
 }
 

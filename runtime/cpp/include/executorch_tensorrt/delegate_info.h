@@ -45,7 +45,9 @@ class EXECUTORCH_TENSORRT_API DelegateInfo {
   virtual const std::string& device() const = 0;     // "cuda:0"; "cpu" for the fallback
   virtual const std::string& engine() const = 0;     // "TensorRT-RTX 1.6.1.120", "CPU fallback"
   virtual const std::string& engine_id() const = 0;  // SHA-256 of the engine, in hexadecimal
-  virtual const std::vector<ProfileInfo>& profiles() const = 0;  // in declared order
+  /// In declared order: the same names in every delegate of a method, each with ranges over its own
+  /// inputs (see OptimizationProfileGuard).
+  virtual const std::vector<ProfileInfo>& profiles() const = 0;
   /// Whether the method is this delegate and nothing else, so that its inputs and outputs are too.
   virtual bool whole_method() const = 0;
   virtual DelegateStatistics statistics() const = 0;

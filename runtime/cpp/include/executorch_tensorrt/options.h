@@ -42,6 +42,11 @@ inline constexpr char kDevice[] = "device";
 /// int: the ordinal of the GPU where `device` names none. Default: 0.
 inline constexpr char kDeviceId[] = "device_id";
 
+/// const char*: how many bytes of an engine's weights stay on the GPU, in digits; the rest streams
+/// from host memory in each execution. For engines built with
+/// CompileOptions(weight_streaming=True). Default: all of them.
+inline constexpr char kWeightStreamingBudget[] = "weight_streaming_budget";
+
 /// bool: whether an engine may contain host code (version-compatible engines do). Such code runs
 /// with the rights of the process. Default: false.
 inline constexpr char kEngineHostCodeAllowed[] = "engine_host_code_allowed";
