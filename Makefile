@@ -6,11 +6,14 @@ INSTALLED := .venv/.installed
 # Where there is a GPU but no TensorRT headers, they are downloaded, so that the engines can run on it.
 FETCH_HEADERS ?= $(if $(wildcard /proc/driver/nvidia/version),ON,OFF)
 
-PY_SOURCES := backend benchmarks examples export executorch_tensorrt/*.py partitioner runtime tests .ci
+PY_SOURCES := backend benchmarks examples export executorch_tensorrt/*.py partitioner runtime tests tools .ci
 CPP_SOURCES := $(wildcard runtime/cpp/include/executorch_tensorrt/*.h runtime/cpp/*/*.h runtime/cpp/*/*.cpp)
+# C++ that is linted like the rest, and no part of what is installed.
+CPP_EXAMPLES := $(wildcard benchmarks/*.h benchmarks/*.cpp examples/*/*.h examples/*/*.cpp tests/*/*.h tests/*/*.cpp)
+BAZEL_FILES = $(shell git ls-files --cached --others --exclude-standard '*.bazel' '*.bzl' '*.BUILD')
 NATIVE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*) $(CPP_SOURCES)
 
-.PHONY: demo test test-cpp test-tsan test-python lint format install clean
+.PHONY: demo test test-cpp test-tsan test-python test-bazel lint lint-bazel format install clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
@@ -49,16 +52,28 @@ gtest:
 	fi; \
 	has_gtest || { echo "GoogleTest is needed: sudo apt-get install libgtest-dev" >&2; exit 1; }
 
+# Bazel, over stand-ins where it is Debian's; then the release tarball, unpacked, built and run.
+test-bazel: $(INSTALLED)
+	rm -rf dist/bazel
+	$(BIN)/python tools/bazel_check/check.py dist/bazel
+	if ls dist/bazel/*.tar.gz >/dev/null 2>&1; then \
+	  PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python tools/verify_release.py dist/bazel/*.tar.gz; fi
+
 lint: $(INSTALLED)
 	$(BIN)/ruff check $(PY_SOURCES)
 	$(BIN)/ruff format --check $(PY_SOURCES)
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run -Werror $(CPP_SOURCES)
+	$(BIN)/clang-format --dry-run -Werror $(CPP_SOURCES) $(CPP_EXAMPLES)
+
+lint-bazel:
+	@if command -v npx >/dev/null; then \
+	  npx --yes @bazel/buildifier@8.2.1 --mode=check --lint=warn $(BAZEL_FILES); \
+	else echo "SKIPPED: buildifier comes with npm, which is not here" >&2; fi
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix $(PY_SOURCES)
 	$(BIN)/ruff format $(PY_SOURCES)
-	$(BIN)/clang-format -i $(CPP_SOURCES)
+	$(BIN)/clang-format -i $(CPP_SOURCES) $(CPP_EXAMPLES)
 
 # The package in editable mode, with all that the demo, the tests and the linters need. Again when
 # native sources change; the build in build/ is incremental.

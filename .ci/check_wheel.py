@@ -69,6 +69,7 @@ def check_contents(wheel: Path) -> None:
         "executorch_tensorrt/lib/libexecutorch_tensorrt.so",
         "executorch_tensorrt/runtime/_runtime.",
         "executorch_tensorrt/include/executorch_tensorrt/optimization_profile_guard.h",
+        "executorch_tensorrt/lib/cmake/executorch_tensorrt/executorch_tensorrt-config.cmake",
         "executorch_tensorrt/backend/__init__.py",
         "executorch_tensorrt/_export/__init__.py",
         "executorch_tensorrt/py.typed",

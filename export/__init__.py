@@ -1,5 +1,5 @@
 """The front door: a PyTorch model in, an ExecuTorch program with TensorRT engines out."""
 
-from .export import export
+from .lowering import export
 
 __all__ = ["export"]

@@ -105,8 +105,8 @@ class Method:
         self._delegates = native.delegates()
         self._on_gpu = native.takes_device_tensors
         # None where some output cannot be written to the caller's memory.
-        placeable = native.placeable_bytes
-        self._output_bytes = None if None in placeable else placeable
+        sizes = [size for size in native.placeable_bytes if size is not None]
+        self._output_bytes = sizes if len(sizes) == len(native.placeable_bytes) else None
 
     def __call__(self, *inputs: Any, profile: str | int | None = None) -> tuple[Any, ...]:
         """Execute the method.

@@ -3,8 +3,8 @@
 python export_multi_profile.py model.pte [--dtype float16]
 python export_multi_profile.py --compare <folder that multi_profile_main wrote> [--dtype float16]
 
-float32 gets a CPU fallback; the others do not, whose layer normalization ExecuTorch 1.5.1 gets wrong
-on the CPU.
+float32 gets a CPU fallback; the others do not: ExecuTorch 1.5.1 gets their layer normalization
+wrong on the CPU.
 """
 
 from __future__ import annotations

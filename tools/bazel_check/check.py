@@ -2,10 +2,10 @@
 
     python tools/bazel_check/check.py [--once] [<folder for the release tarball> = dist]
 
-Debian's Bazel is 4.2.3; MODULE.bazel is for Bazel 8. So a copy of the sources gets a WORKSPACE made
-from MODULE.bazel, with stand-ins for the rules that Bazel 8 would fetch: it shows that the BUILD
-files' targets, sources, dependencies and packages are right. Nothing is downloaded. Builds twice, in
-two places, and compares the tarballs, unless --once.
+Debian's Bazel is 4.2.3; MODULE.bazel is for Bazel 8. So a copy of the sources gets a WORKSPACE
+made from MODULE.bazel, with stand-ins for the rules that Bazel 8 would fetch: it shows that the
+BUILD files' targets, sources, dependencies and packages are right. Nothing is downloaded. Builds
+twice, in two places, and compares the tarballs, unless --once.
 """
 
 from __future__ import annotations
@@ -72,7 +72,12 @@ class Bazel:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         options = ["--experimental_repository_disable_download", "--noshow_progress", "--color=no"]
         if command in ("build", "test"):
-            options += ["--compilation_mode=opt", f"--action_env=PATH={path}", "--test_output=errors"]
+            options += [
+                "--nosandbox_debug",
+                "--compilation_mode=opt",
+                f"--action_env=PATH={path}",
+                "--test_output=errors",
+            ]
         done = subprocess.run(
             [*self.startup, command, *(options if command != "shutdown" else []), *arguments],
             cwd=self.workspace,
@@ -108,8 +113,8 @@ def main() -> None:
     tarball = bazel.release()
     if not arguments.once:
         again = Bazel(found, "again")
-        shutil.rmtree(again.folder / "out", ignore_errors=True)
         copy_sources(again.workspace)
+        again("clean")
         again("build", "//:release")
         if digest(again.release()) != digest(tarball):
             raise SystemExit(f"two builds differ: {tarball} and {again.release()}")
