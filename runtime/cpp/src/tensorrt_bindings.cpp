@@ -93,8 +93,10 @@ Error check_tensor(const ICudaEngine& engine, const Binding& binding) {
     return mismatch(tensor + (on_host ? "is a shape tensor, read on the host"
                                       : "is no shape tensor, but lies on the GPU"));
   }
-  if (engine.getTensorFormat(name) != nvinfer1::TensorFormat::kLINEAR) {
-    return mismatch(tensor + "is not row-major but " + engine.getTensorFormatDesc(name));
+  for (int32_t p = 0; p < engine.getNbOptimizationProfiles(); ++p) {
+    if (engine.getTensorFormat(name, p) != nvinfer1::TensorFormat::kLINEAR) {
+      return mismatch(tensor + "is not row-major but " + engine.getTensorFormatDesc(name, p));
+    }
   }
   return Error::Ok;
 }
