@@ -31,7 +31,9 @@ from torch_tensorrt.dynamo.conversion._ConverterRegistry import (  # noqa: E402
     ConverterSupport,
 )
 from torch_tensorrt.dynamo.conversion._TRTInterpreter import TRTInterpreter  # noqa: E402
-from torch_tensorrt.dynamo.conversion.converter_utils import get_trt_tensor  # noqa: E402
+from torch_tensorrt.dynamo.conversion.converter_utils import (  # noqa: E402
+    get_trt_tensor as get_trt_tensor,
+)
 from torch_tensorrt.logging import TRT_LOGGER as TRT_LOGGER  # noqa: E402
 
 aten = torch.ops.aten

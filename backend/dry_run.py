@@ -6,11 +6,14 @@ their own validators let through. A node that does so here is left outside, with
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import operator
 import threading
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch._subclasses.fake_tensor import is_fake, unset_fake_temporarily
 from torch.fx import Node
@@ -64,7 +67,8 @@ def _convert(node: Node, converter: Any, options: CompileOptions) -> str | None:
             arguments = _Arguments(context)
             args, kwargs = arguments.of(node.args), arguments.of(dict(node.kwargs))
             result = converter(context, node.target, args, kwargs, node.name)
-            reason = _difference(result, node.meta.get("val"), trt)
+            _infer_shapes(network)
+            reason = None if errors else _difference(result, node, trt)
         except Exception as error:  # whatever a converter trips over
             reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     if reason is None and not errors:
@@ -72,6 +76,17 @@ def _convert(node: Node, converter: Any, options: CompileOptions) -> str | None:
     said = f"; TensorRT said: {errors[0]}" if errors else ""
     text = " ".join(f"{reason or 'TensorRT refuses its layers'}{said}".split())
     return text if len(text) <= _MAX_REASON_LETTERS else text[:_MAX_REASON_LETTERS] + "..."
+
+
+def _infer_shapes(network: Any) -> None:
+    """Has TensorRT look at each layer, which it does no sooner than somebody asks for a shape."""
+    for index in range(network.num_layers):
+        layer = network.get_layer(index)
+        for output in range(layer.num_outputs):
+            tensor = layer.get_output(output)
+            if tensor is not None:
+                with contextlib.suppress(ValueError):  # it says in its log what is wrong
+                    tuple(tensor.shape)
 
 
 def _new_builder() -> Any:
@@ -150,15 +165,26 @@ def _constant(node: Node) -> torch.Tensor:
     return constant
 
 
-def _difference(result: Any, value: Any, trt: Any) -> str | None:
-    """How a converter's result differs from the graph's value."""
+def _used(node: Node) -> list[int]:
+    """Which elements of a node's tuple anything reads."""
+    return sorted({user.args[1] for user in node.users if user.target is operator.getitem})
+
+
+def _difference(result: Any, node: Node, trt: Any) -> str | None:
+    """How a converter's result differs from the graph's value, where anything reads it."""
+    value = node.meta.get("val")
     several = isinstance(value, list | tuple)
     values: Sequence[Any] = value if several else [value]
     results: Sequence[Any] = list(result) if isinstance(result, list | tuple) else [result]
     if several and len(results) < len(values):
         return f"the converter gives {len(results)} tensors, not {len(values)}"
-    for made, right in zip(results, values, strict=False):
-        if isinstance(made, trt.ITensor) and isinstance(right, torch.Tensor):
+    used = _used(node) if several else [0]
+    for index, (made, right) in enumerate(zip(results, values, strict=False)):
+        if index not in used or not isinstance(right, torch.Tensor):
+            continue
+        if not isinstance(made, trt.ITensor | torch.Tensor | np.ndarray | int | float):
+            return f"the converter gives a {type(made).__name__}, not a tensor"
+        if isinstance(made, trt.ITensor):
             reason = _tensor_difference(made, right)
             if reason is not None:
                 return reason
@@ -191,7 +217,8 @@ def _dtype_difference(made: Any, right: torch.Tensor) -> str | None:
 
 
 def _signature(node: Node) -> Signature:
-    return node.target, _part(node.args), _part(dict(node.kwargs)), _value_part(node.meta["val"])
+    value, used = node.meta.get("val"), tuple(_used(node))
+    return node.target, _part(node.args), _part(dict(node.kwargs)), _value_part(value), used
 
 
 def _part(value: Any) -> Any:

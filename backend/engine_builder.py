@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import logging
 import math
 import resource
@@ -145,6 +146,7 @@ def _build(
             f"the engine has {len(interpreter._output_names)} outputs, the partition {len(outputs)}"
         )
     save_timing_cache(config, options)
+    _return_freed_memory()
     logger.info(
         "built an engine of %.1f MB in %.1f s (network: %.1f s), peak memory so far %.1f MB",
         plan.nbytes / 1e6,
@@ -159,6 +161,12 @@ def _build(
         num_profiles=config.num_optimization_profiles,
         compute_capability=_compute_capability(options),
     )
+
+
+def _return_freed_memory() -> None:
+    """Gives back to the system what TensorRT's builder freed, more than the engine has."""
+    with contextlib.suppress(OSError, AttributeError):  # not glibc
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def peak_memory_bytes() -> int:
@@ -179,11 +187,12 @@ def _compute_capability(options: CompileOptions) -> tuple[int, int]:
     from .converters import tensorrt
 
     if tensorrt.flavour is not Flavour.TENSORRT_RTX:
-        return torch.cuda.get_device_capability()
+        major, minor = torch.cuda.get_device_capability()
+        return major, minor
     if len(options.compute_capabilities) != 1:
         return 0, 0
-    major, minor = options.compute_capabilities[0].split(".")
-    return int(major), int(minor)
+    major, minor = map(int, options.compute_capabilities[0].split("."))
+    return major, minor
 
 
 def _lowered(module: GraphModule, options: CompileOptions) -> GraphModule:
@@ -236,7 +245,7 @@ def use_number_operands(module: GraphModule) -> None:
 def _fits_int32(constant: torch.Tensor) -> bool:
     """Converters make an int32 of a Python int; a larger one stays an int64 constant."""
     limits = torch.iinfo(torch.int32)
-    return constant.dtype != torch.int64 or limits.min <= _number(constant) <= limits.max
+    return bool(constant.dtype != torch.int64 or limits.min <= _number(constant) <= limits.max)
 
 
 def _number(constant: torch.Tensor) -> float:

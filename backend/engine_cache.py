@@ -14,7 +14,7 @@ import os
 import struct
 import tempfile
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 
 from .engine import Engine
@@ -116,8 +116,9 @@ def write_atomically(path: str, parts: Iterable[bytes | memoryview]) -> None:
 
 
 def _description(engine: Engine) -> bytes:
-    values = asdict(engine)
-    del values["plan"]
+    values = {
+        item.name: getattr(engine, item.name) for item in fields(engine) if item.name != "plan"
+    }
     return json.dumps(values).encode()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 import time
 import warnings
 
@@ -26,11 +27,14 @@ from torch.export.graph_signature import (
     OutputSpec,
     TensorArgument,
 )
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
+from torch.utils._sympy.value_ranges import bound_sympy
 
 from .aten_graph import aten_graph, mutated_inputs
+from .fallback_precision import accumulate_in_float32
 from .size_inputs import replace_size_inputs
+from .symbol_ranges import size_expr
 
 aten = torch.ops.aten
 
@@ -116,6 +120,8 @@ def _aten_program(partition: ExportedProgram) -> ExportedProgram:
     module, nodes = aten_graph(partition, constants_as_attributes=False)
     replace_size_inputs(module)
     _copy_attention_results(module)
+    _make_remainders_positive(module)
+    accumulate_in_float32(module)
     names = {old.name: new.name for old, new in nodes.items()}
     left = {node.name for node in module.graph.find_nodes(op="placeholder")}
     mutated = mutated_inputs(partition)
@@ -148,6 +154,26 @@ def _aten_program(partition: ExportedProgram) -> ExportedProgram:
         constants=dict(partition.constants),
         verifiers=[Verifier],
     )
+
+
+def _make_remainders_positive(module: GraphModule) -> None:
+    """Adds the divisor before a size's remainder is taken, as often as it takes.
+
+    ExecuTorch's runtime computes remainders of negative numbers as C does, not as Python does.
+    """
+    graph = module.graph
+    for node in graph.find_nodes(op="call_function", target=operator.mod):
+        left, right = node.args
+        value = left.meta.get("val") if isinstance(left, Node) else left
+        if not isinstance(right, int) or not isinstance(value, torch.SymInt):
+            continue
+        low = bound_sympy(size_expr(value), value.node.shape_env.var_to_range).lower
+        if low.is_Integer and low < 0:
+            with graph.inserting_before(node):
+                raised = graph.call_function(operator.add, (left, -(int(low) // right) * right))
+            raised.meta["val"] = value + raised.args[1]
+            node.args = (raised, right)
+    module.recompile()
 
 
 def _copy_attention_results(module: GraphModule) -> None:

@@ -6,6 +6,7 @@ arguments (TensorRT tensors, constants and numbers), keyword arguments and name.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -77,6 +78,20 @@ def full_like(
     return layer.get_output(0)
 
 
+def size_remainder(
+    ctx: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str
+) -> Any:
+    """Torch-TensorRT's own has the sign of the dividend, as C's %; Python's has the divisor's."""
+    left, right = args
+    if isinstance(left, int) and isinstance(right, int):
+        return left % right
+    net = ctx.net
+    left, right = _size(net, left), _size(net, right)
+    quotient = _combine(net, left, right, trt.ElementWiseOperation.FLOOR_DIV)
+    whole = _combine(net, quotient, right, trt.ElementWiseOperation.PROD)
+    return _combine(net, left, whole, trt.ElementWiseOperation.SUB)
+
+
 def _has_rank(node: Node) -> bool:
     return bool(node.args[0].meta["val"].dim() > 0)
 
@@ -90,6 +105,7 @@ def _is_number_of_its_tensor(node: Node) -> bool:
 
 # For each operator its converter, and which nodes of it the converter takes.
 OWN_CONVERTERS: Mapping[Any, tuple[Converter, Callable[[Node], bool]]] = {
+    operator.mod: (size_remainder, lambda node: True),
     aten.cumsum.default: (cumsum, _has_rank),
     aten._log_softmax.default: (log_softmax, _has_rank),
     aten.var.correction: (var, _has_rank),
@@ -101,6 +117,13 @@ def _constant(net: Any, value: torch.Tensor) -> Any:
     array = value.numpy() if value.dtype != torch.bfloat16 else value.float().numpy()
     tensor = net.add_constant(tuple(value.shape), array).get_output(0)
     return _cast(net, tensor, value.dtype)
+
+
+def _size(net: Any, size: Any) -> Any:
+    """A size as a tensor of one int32, as the converters of sizes give it."""
+    if isinstance(size, int):
+        return _constant(net, torch.tensor([size], dtype=torch.int32))
+    return _cast(net, size, torch.int32)
 
 
 def _cast(net: Any, tensor: Any, dtype: torch.dtype) -> Any:

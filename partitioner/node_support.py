@@ -14,7 +14,6 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from executorch_tensorrt.backend.aten_graph import (
     aten_graph,
     is_constant,
-    is_edge_program,
     node_values,
     raw_target,
     target_name,
@@ -114,12 +113,18 @@ def _repeats_static_dynamically(node: Node) -> str | None:
     return "repeating a tensor of static shape a dynamic number of times"
 
 
+def _strides_over_channels_last(node: Node) -> str | None:
+    laid_out = is_channels_last(node.args[0].meta["val"])
+    return "strides over a tensor in channels-last memory format" if laid_out else None
+
+
 # What converters are known to fail on and their own validators let through.
 _CHECKS: Mapping[Any, Callable[[Node], str | None]] = {
     aten.adaptive_avg_pool1d.default: _pools_dynamic_plane(1),
     aten.adaptive_avg_pool2d.default: _pools_dynamic_plane(2),
     aten._adaptive_avg_pool2d.default: _pools_dynamic_plane(2),
     aten.scaled_dot_product_attention.default: _attends_in_rank_4,
+    aten.as_strided.default: _strides_over_channels_last,
     aten.repeat.default: _repeats_static_dynamically,
     aten.tile.default: _repeats_static_dynamically,
     aten.upsample_linear1d.vec: _resizes_dynamic_batch,
@@ -199,15 +204,6 @@ class NodeSupport(OperatorSupportBase):
                 )
         return self._foldable[node]
 
-    def _is_channels_last(self, node: Node) -> bool:
-        """Whether a tensor around a node isn't laid out as its sizes are; bindings always are."""
-        return any(
-            isinstance(value, torch.Tensor) and _has_last_channels(value)
-            for neighbour in (node, *node.all_input_nodes)
-            if not is_constant(self._program, neighbour)
-            for value in node_values(neighbour)
-        )
-
     def is_kept_on_cpu(self, node: Node) -> bool:
         """Whether `CompileOptions.cpu_operators` names a node's operator, in edge or in ATen."""
         for target in (node.target, self._aten_nodes[node].target):
@@ -255,8 +251,6 @@ class NodeSupport(OperatorSupportBase):
     def _converter_reason(self, node: Node) -> str | None:
         from executorch_tensorrt.backend.converters import converter_registry
 
-        if is_edge_program(self._program) and self._is_channels_last(node):
-            return "channels-last memory format"
         aten_node = self._aten_nodes[node]
         check = _CHECKS.get(aten_node.target)
         reason = check(node) if check is not None else None
@@ -285,8 +279,9 @@ def describe(node: Node) -> str:
     return f"{target_name(node.target)} ({node.name})"
 
 
-def _has_last_channels(value: torch.Tensor) -> bool:
-    if value.dim() not in (4, 5):
+def is_channels_last(value: Any) -> bool:
+    """Whether a tensor isn't laid out as its sizes are; an engine's bindings always are."""
+    if not isinstance(value, torch.Tensor) or value.dim() not in (4, 5):
         return False
     strides, sizes = value.stride(), value.shape
     last_is_unit = isinstance(strides[-1], int) and strides[-1] == 1

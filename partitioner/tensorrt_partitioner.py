@@ -22,7 +22,7 @@ from executorch_tensorrt.backend.tensorrt_backend import TensorRTBackend, compil
 from executorch_tensorrt.backend.tensorrt_import import import_tensorrt
 from executorch_tensorrt.profiles import OptimizationProfile, check_profiles
 
-from .node_support import NodeSupport, describe, is_computation, is_size_node
+from .node_support import NodeSupport, describe, is_channels_last, is_computation, is_size_node
 from .profile_ranges import resolve_profiles, warn_uncovered_sizes
 
 logger = logging.getLogger("executorch_tensorrt")
@@ -104,7 +104,7 @@ class TensorRTPartitioner(Partitioner):
         self.reasons: dict[str, str] = {}
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
-        """Changes nothing; checks profiles and options, so that a wrong one fails before lowering."""
+        """Changes nothing; checks profiles and options, so that wrong ones fail before lowering."""
         self.options.check_flavour(import_tensorrt().flavour)
         resolved = resolve_profiles(exported_program, self.profiles)
         warn_uncovered_sizes(exported_program, resolved)
@@ -120,13 +120,12 @@ class TensorRTPartitioner(Partitioner):
         """
         if is_edge_program(ep):
             return [], None
-        support = NodeSupport(ep, _symbols(resolve_profiles(ep, self.profiles)), self.options, {})
         present = {node.target for node in ep.graph.nodes} & _KEPT_WHOLE
-        refused = {
-            node.target
-            for node in ep.graph.nodes
-            if node.target in present and not support.is_node_supported({}, node)
-        }
+        if not present:
+            return [], None
+        taken = _PartitionSearch(ep, resolve_profiles(ep, self.profiles), self.options).run()
+        inside = {node for nodes in taken for node in nodes}
+        refused = {node.target for node in ep.graph.nodes if node not in inside}
         # Branches of control flow are never partitioned, so nothing there would take the operator.
         in_branches = {
             node.target
@@ -222,12 +221,42 @@ class _PartitionSearch:
         tensors = [node for node in outer if self._is_tensor_input(node)]
         if not tensors:
             return dict.fromkeys(nodes, "its partition would have no tensor input")
-        misfits = self._foreign_sizes(nodes, inside) or self._unknown_sizes(nodes, outer, tensors)
+        misfits = (
+            self._channels_last(nodes, inside)
+            or self._foreign_sizes(nodes, inside)
+            or self._unknown_sizes(nodes, outer, tensors)
+        )
         least = self._options.min_partition_operators
         if not misfits and computing < least:
             reason = f"its partition has {computing} operators; min_partition_operators is {least}"
             return dict.fromkeys(nodes, reason)
         return misfits
+
+    def _channels_last(self, nodes: Sequence[Node], inside: set[Node]) -> dict[Node, str]:
+        """Nodes around a channels-last tensor that crosses the border, and those that it leads to.
+
+        Inside an engine the memory format is TensorRT's affair.
+        """
+        if not is_edge_program(self._program):
+            return {}
+
+        def laid_out(node: Node) -> bool:
+            return self._is_tensor_input(node) and any(map(is_channels_last, node_values(node)))
+
+        reached: set[Node] = set()
+        waiting = [
+            node
+            for node in nodes
+            if (laid_out(node) and any(user not in inside for user in node.users))
+            or any(arg not in inside and laid_out(arg) for arg in node.all_input_nodes)
+        ]
+        while waiting:
+            node = waiting.pop()
+            if node in inside and node not in reached:
+                reached.add(node)
+                waiting.extend(node.users if laid_out(node) else ())
+                waiting.extend(arg for arg in node.all_input_nodes if laid_out(arg))
+        return dict.fromkeys(reached, "channels-last memory format at the partition's border")
 
     def _is_tensor_input(self, node: Node) -> bool:
         return not self._support.is_foldable(node) and any(

@@ -429,3 +429,29 @@ def test_wrong_options_are_refused(
 def test_options_of_a_newer_version_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match=r"compile options \['speed'\] are not known"):
         CompileOptions.from_json(b'{"speed": 11}')
+
+
+class Norms(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer_norm = torch.nn.LayerNorm(512)
+        self.group_norm = torch.nn.GroupNorm(4, 8)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        normed = self.layer_norm(x)
+        return normed, self.group_norm(x.view(1, 8, -1)), x.var(-1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float16, 2e-2), (torch.bfloat16, 1e-1), (torch.float32, 1e-4)]
+)
+def test_the_fallback_adds_up_half_precision_as_pytorch_does(
+    dtype: torch.dtype, tolerance: float
+) -> None:
+    """ExecuTorch's own kernels lose it over rows as long as real models have."""
+    model = seeded(Norms).to(dtype)
+    x = (torch.randn(1, 16, 512) + 2).to(dtype)
+    outputs = FallbackProgram(only_blob(lower(model, (x,), options=WITH_FALLBACK)))(x)
+    for output, right in zip(outputs, model(x), strict=True):
+        assert output.dtype == dtype
+        torch.testing.assert_close(output, right, atol=tolerance, rtol=tolerance)
