@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from typing import Any
 
 import pytest
 
@@ -25,3 +26,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if gpu_items and _gpu_count() == 0:
         for item in gpu_items:
             item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU"))
+
+
+# What the fixtures need is imported when they are used: tests/test_gpu.py runs without it.
+
+
+@pytest.fixture(scope="session")
+def transformer() -> Any:
+    from models import Transformer, seeded
+
+    return seeded(Transformer)
+
+
+@pytest.fixture(scope="session")
+def transformer_pte(transformer: Any) -> bytes:
+    import programs
+
+    return programs.transformer_pte(transformer)
+
+
+@pytest.fixture(scope="session")
+def mlp_pte() -> bytes:
+    import programs
+
+    return programs.mlp_pte()
