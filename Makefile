@@ -35,6 +35,7 @@ build/cpp-%/.tested: $(INSTALLED) $(NATIVE_SOURCES) $(wildcard tests/data/*) | g
 	$(BIN)/cmake -S . -B $(@D) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
 	  -DPython_EXECUTABLE=$(abspath $(BIN))/python -DEXECUTORCH_TENSORRT_BUILD_PYTHON=OFF \
 	  -DEXECUTORCH_TENSORRT_BUILD_TESTS=ON \
+	  -DEXECUTORCH_TENSORRT_BUILD_BENCHMARKS=$(if $(SANITIZE),OFF,ON) \
 	  -DEXECUTORCH_TENSORRT_FETCH_HEADERS=$(FETCH_HEADERS) -DEXECUTORCH_TENSORRT_SANITIZE=$(SANITIZE)
 	$(BIN)/cmake --build $(@D) --parallel $(JOBS)
 	$(BIN)/ctest --test-dir $(@D) --output-on-failure --no-tests=error --parallel $(JOBS)
