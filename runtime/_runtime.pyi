@@ -1,8 +1,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-BACKEND_ID: str
-
 def check_registration() -> None: ...
 
 class Delegate:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from types import TracebackType
+import functools
 
 from .native import _runtime
+from .thread_scope import ThreadScope
 
 
 def check_profile(profile: object) -> str | int:
@@ -17,7 +17,7 @@ def check_profile(profile: object) -> str | int:
     return profile
 
 
-class optimization_profile:
+class optimization_profile(ThreadScope):
     """While it is entered, TensorRT delegates on this thread use the profile it names.
 
     ``profile`` is a name, an index in declared order, or ``None`` for selection by input shape,
@@ -38,28 +38,7 @@ class optimization_profile:
     """
 
     def __init__(self, profile: str | int | None) -> None:
-        self._profile = None if profile is None else check_profile(profile)
-        self._guard: _runtime.OptimizationProfileGuard | None = None
-        self._thread: int | None = None
-
-    def __enter__(self) -> None:
-        if self._guard is not None:
-            raise RuntimeError("this optimization_profile is entered already: make another")
-        if self._profile is None:
-            self._guard = _runtime.pin_automatic()
+        if profile is None:
+            super().__init__(_runtime.pin_automatic)
         else:
-            self._guard = _runtime.pin_profile(self._profile)
-        self._thread = threading.get_ident()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._thread != threading.get_ident():
-            raise RuntimeError(
-                "optimization_profile was left on another thread than it was entered on; "
-                "its pin stays on that thread"
-            )
-        self._guard = None  # the native guard ends here
+            super().__init__(functools.partial(_runtime.pin_profile, check_profile(profile)))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from types import TracebackType
 from typing import Any
 
 from .native import _runtime
+from .thread_scope import ThreadScope
 
 _entered = threading.local()
 
@@ -17,7 +19,7 @@ def callers_stream() -> int | None:
     return handles[-1] if handles else None
 
 
-class cuda_stream:
+class cuda_stream(ThreadScope):
     """While it is entered, calls on this thread enqueue on that stream.
 
     With device tensors alone a call then returns as soon as its work is on the stream; with a host
@@ -35,14 +37,10 @@ class cuda_stream:
 
     def __init__(self, stream: Any) -> None:
         self._stream = _handle(stream)
-        self._guard: _runtime.StreamGuard | None = None
-        self._thread: int | None = None
+        super().__init__(functools.partial(_runtime.guard_stream, self._stream))
 
     def __enter__(self) -> None:
-        if self._guard is not None:
-            raise RuntimeError("this cuda_stream is entered already: make another")
-        self._guard = _runtime.guard_stream(self._stream)
-        self._thread = threading.get_ident()
+        super().__enter__()
         _entered.handles = [*getattr(_entered, "handles", []), self._stream]
 
     def __exit__(
@@ -51,10 +49,8 @@ class cuda_stream:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._thread != threading.get_ident():
-            raise RuntimeError("cuda_stream was left on another thread than it was entered on")
+        super().__exit__(kind, error, traceback)
         _entered.handles = _entered.handles[:-1]
-        self._guard = None  # the native guard ends here
 
 
 def _handle(stream: Any) -> int:

@@ -26,6 +26,7 @@ from executorch_tensorrt.runtime import (
     NotFound,
     TensorRTError,
 )
+from executorch_tensorrt.runtime.stream import callers_stream
 
 
 class TestAnswers:
@@ -285,6 +286,19 @@ class TestWrongInputs:
             method(*make())
         x = torch.randn(2, 8)
         torch.testing.assert_close(method(x)[0], seeded(Mlp)(x), atol=1e-4, rtol=0)
+
+    def test_a_stream_is_the_innermost_entered_and_is_restored(self) -> None:
+        assert callers_stream() is None
+        with ett.cuda_stream(8) as _, ett.cuda_stream(16):
+            assert callers_stream() == 16
+        assert callers_stream() is None
+        stream = ett.cuda_stream(8)
+        with stream:
+            assert callers_stream() == 8
+            with pytest.raises(RuntimeError, match="entered already"):
+                stream.__enter__()
+            assert callers_stream() == 8
+        assert callers_stream() is None
 
     def test_of_a_library_without_a_gpu_stream_are_refused_as_streams(self) -> None:
         for stream in ("0", None, True, object()):

@@ -213,7 +213,6 @@ NB_MODULE(_runtime, m) {
     }
   });
 
-  m.attr("BACKEND_ID") = kBackendId;
   nb::module_::import_("atexit").attr("register")(
       nb::cpp_function(&Unlocked::wait_for_all_at_exit));
   m.def("check_registration", [] {
