@@ -2,6 +2,13 @@
 
 namespace executorch_tensorrt {
 
+bool is_static(const Dims& dims) {
+  for (uint32_t d = 0; d < dims.rank; ++d) {
+    if (dims.size[d] < 0) return false;
+  }
+  return true;
+}
+
 std::string to_string(const Dims& dims) {
   if (dims.rank == 0) return "scalar";
   std::string text;

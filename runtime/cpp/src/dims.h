@@ -24,6 +24,9 @@ struct Dims {
   friend bool operator!=(const Dims& a, const Dims& b) { return !(a == b); }
 };
 
+/// Whether no size is dynamic (negative).
+bool is_static(const Dims& dims);
+
 /// "1x128x768", "scalar" for rank 0; a dynamic (negative) size reads "?".
 std::string to_string(const Dims& dims);
 

@@ -101,13 +101,6 @@ Error check_tensor(const ICudaEngine& engine, const Binding& binding) {
   return Error::Ok;
 }
 
-bool is_static(const Dims& dims) {
-  for (uint32_t d = 0; d < dims.rank; ++d) {
-    if (dims.size[d] < 0) return false;
-  }
-  return true;
-}
-
 bool within(const Dims& low, const Dims& dims, const Dims& high) {
   if (low.rank != dims.rank || high.rank != dims.rank) return false;
   for (uint32_t d = 0; d < dims.rank; ++d) {

@@ -22,13 +22,6 @@ namespace executorch_tensorrt {
 
 namespace {
 
-bool has_negative(const Dims& dims) {
-  for (uint32_t d = 0; d < dims.rank; ++d) {
-    if (dims.size[d] < 0) return true;
-  }
-  return false;
-}
-
 class TensorRTEngine final : public Engine, public std::enable_shared_from_this<TensorRTEngine> {
  public:
   TensorRTEngine(const DelegateBlob& blob, Device& device)
@@ -229,7 +222,7 @@ void TensorRTContext::forget_output_shapes() {
 Error TensorRTContext::set_input_shape(size_t binding, const Dims& shape) {
   forget_output_shapes();
   forget_tensorrt_errors();
-  if (has_negative(shape) || !context_->setInputShape(name(binding).c_str(), to_tensorrt(shape))) {
+  if (!is_static(shape) || !context_->setInputShape(name(binding).c_str(), to_tensorrt(shape))) {
     return report_tensorrt(Error::InvalidArgument,
                            "input '" + name(binding) + "' can not be " + to_string(shape) +
                                " on optimization profile " + std::to_string(engine_profile_));
@@ -265,7 +258,7 @@ Result<Dims> TensorRTContext::output_shape(size_t binding) {
   if (const Error error = infer_shapes(); error != Error::Ok) return error;
   const nvinfer1::Dims shape = context_->getTensorShape(name(binding).c_str());
   const Dims dims = from_tensorrt(shape);
-  if (shape.nbDims < 0 || has_negative(dims)) {
+  if (shape.nbDims < 0 || !is_static(dims)) {
     return report_tensorrt(Error::NotSupported,
                            "output '" + name(binding) + "' has no shape before it is computed (" +
                                to_string(dims) + "): it depends on the inputs' values");
