@@ -28,13 +28,13 @@ T take(Result<T> result, const char* what) {
 
 }  // namespace
 
-Floor::Floor(const DelegateBlob& blob, size_t profile, bool host, Engine& engine, Device& device,
-             void* activations)
+Floor::Floor(const DelegateBlob& blob, size_t profile, Memory memory, Engine& engine,
+             Device& device, Stream stream, void* activations)
     : blob_(blob),
-      host_(host),
+      memory_(memory),
       device_(device),
       context_(take(engine.create_execution_context(), "creating a context")),
-      stream_(take(device.create_stream(), "creating a stream")) {
+      stream_(stream) {
   const Profile& chosen = blob.profiles[profile];
   require(context_->set_optimization_profile(chosen.engine_profile, stream_), "setting a profile");
   require(
@@ -51,7 +51,11 @@ Floor::Floor(const DelegateBlob& blob, size_t profile, bool host, Engine& engine
     }
     bytes_.push_back(bytes_of(binding, shape));
     device_memory_.push_back(take(device.allocate(bytes_.back()), "allocating"));
-    host_memory_.push_back(take(device.allocate_host(bytes_.back()), "allocating"));
+    if (memory == Memory::kPageable) {
+      host_memory_.push_back(pageable_.emplace_back(bytes_.back()).data());
+    } else {
+      host_memory_.push_back(take(device.allocate_host(bytes_.back()), "allocating"));
+    }
     std::memset(host_memory_.back(), 0, bytes_.back());
     require(device.copy_async(device_memory_.back(), host_memory_.back(), bytes_.back(),
                               CopyKind::kHostToDevice, stream_),
@@ -67,19 +71,27 @@ Floor::Floor(const DelegateBlob& blob, size_t profile, bool host, Engine& engine
 
 Floor::~Floor() {
   device_.destroy_graph(graph_);
-  device_.destroy_stream(stream_);
   for (void* memory : device_memory_) device_.free(memory);
+  if (memory_ == Memory::kPageable) return;
   for (void* memory : host_memory_) device_.free_host(memory);
 }
 
 void Floor::submit() {
-  for (size_t i = 0; host_ && i < blob_.num_inputs; ++i) {
+  if (memory_ == Memory::kPageLocked) copy_inputs();
+  require(context_->enqueue(stream_), "enqueueing");
+  if (memory_ == Memory::kPageLocked) copy_outputs();
+}
+
+void Floor::copy_inputs() {
+  for (size_t i = 0; i < blob_.num_inputs; ++i) {
     require(device_.copy_async(device_memory_[i], host_memory_[i], bytes_[i],
                                CopyKind::kHostToDevice, stream_),
             "copying");
   }
-  require(context_->enqueue(stream_), "enqueueing");
-  for (size_t i = blob_.num_inputs; host_ && i < bytes_.size(); ++i) {
+}
+
+void Floor::copy_outputs() {
+  for (size_t i = blob_.num_inputs; i < bytes_.size(); ++i) {
     require(device_.copy_async(host_memory_[i], device_memory_[i], bytes_[i],
                                CopyKind::kDeviceToHost, stream_),
             "copying");
@@ -87,7 +99,9 @@ void Floor::submit() {
 }
 
 void Floor::run() {
+  if (memory_ == Memory::kPageable) copy_inputs();
   launch();
+  if (memory_ == Memory::kPageable) copy_outputs();
   wait();
 }
 

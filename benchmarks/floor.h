@@ -10,32 +10,37 @@
 
 namespace executorch_tensorrt::benchmark {
 
-/// One profile of an engine in its opt shapes, captured into a graph; with copies from and to
-/// page-locked host memory in the graph, or without.
+/// Where tensors lie.
+enum class Memory { kDevice, kPageLocked, kPageable };
+
+/// One profile of an engine in its opt shapes, captured into a graph. Copies from and to host
+/// memory are part of the graph where that is page-locked, and put around it where it is not.
 class Floor {
  public:
-  Floor(const DelegateBlob& blob, size_t profile, bool host, Engine& engine, Device& device,
-        void* activations);
+  Floor(const DelegateBlob& blob, size_t profile, Memory memory, Engine& engine, Device& device,
+        Stream stream, void* activations);
   ~Floor();
   Floor(const Floor&) = delete;
   Floor& operator=(const Floor&) = delete;
 
-  /// Launches the graph and waits for it.
+  /// Launches the graph, with the copies, and waits for it.
   void run();
   void launch();
   void wait();
 
  private:
   void submit();
-  void* allocate(size_t bytes, bool on_host);
+  void copy_inputs();
+  void copy_outputs();
 
   const DelegateBlob& blob_;
-  const bool host_;
+  const Memory memory_;
   Device& device_;
   std::unique_ptr<ExecutionContext> context_;
   Stream stream_;
   Graph graph_ = nullptr;
   std::vector<void*> device_memory_, host_memory_;  // one a binding
+  std::vector<std::vector<uint8_t>> pageable_;      // behind host_memory_ where it is pageable
   std::vector<size_t> bytes_;
 };
 

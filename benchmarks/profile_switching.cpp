@@ -81,7 +81,6 @@ Arguments parse(int argc, char** argv) {
   return arguments;
 }
 
-enum class Memory { kDevice, kPageLocked, kPageable };
 constexpr const char* kMemoryNames[] = {"device", "pinned", "pageable"};
 
 /// One profile's inputs and outputs, in the profile's opt shapes.
@@ -220,12 +219,19 @@ struct Loaded {
   Tensors profiles[2];
 };
 
-/// The bare engine's two profiles.
+/// The bare engine's two profiles, on one stream as steps of one model are.
 struct Bare {
   Bare(const DelegateBlob& blob, Engine& engine, Memory memory, Device& device)
       : activations(allocate(blob, engine, device)),
-        decode(blob, 0, memory != Memory::kDevice, engine, device, activations),
-        prefill(blob, 1, memory != Memory::kDevice, engine, device, activations) {}
+        stream(create_stream(device)),
+        decode(blob, 0, memory, engine, device, stream, activations),
+        prefill(blob, 1, memory, engine, device, stream, activations) {}
+
+  static Stream create_stream(Device& device) {
+    const auto stream = device.create_stream();
+    require(stream.error(), "creating a stream");
+    return *stream;
+  }
 
   static void* allocate(const DelegateBlob& blob, Engine& engine, Device& device) {
     size_t bytes = 1;
@@ -238,6 +244,7 @@ struct Bare {
   }
 
   void* activations;
+  Stream stream;
   Floor decode, prefill;
 };
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
-from .array_libraries import ArrayLibrary, gpu_of, library_of
+from .array_libraries import ArrayLibrary, Torch, gpu_of, library_of
 from .native import _runtime
 from .options import RuntimeOptions
 from .profile_pin import check_profile
-from .stream import callers_stream
 
 
 def load(
@@ -107,6 +107,7 @@ class Method:
         # None where some output cannot be written to the caller's memory.
         sizes = [size for size in native.placeable_bytes if size is not None]
         self._output_bytes = sizes if len(sizes) == len(native.placeable_bytes) else None
+        self._torch_calls: _runtime.TorchCalls | None = None
 
     def __call__(self, *inputs: Any, profile: str | int | None = None) -> tuple[Any, ...]:
         """Execute the method.
@@ -133,6 +134,10 @@ class Method:
         """
         if profile is not None:
             profile = check_profile(profile)
+        if self._torch_calls is not None:
+            known = self._torch_calls(inputs, profile)
+            if known is not None:
+                return known
         values = [_detached(value) for value in inputs]
         on_gpu = next((value for value in values if gpu_of(value) is not None), None)
         if on_gpu is None:
@@ -144,7 +149,7 @@ class Method:
             values = [library_of([v]).to_host(v) if gpu_of(v) is not None else v for v in values]
             outputs = self._native.execute(values, profile, None, [])
             return _in_library(outputs, library, gpu)
-        stream = callers_stream()
+        stream = _runtime.callers_stream()
         if stream is None:
             return self._call_on_gpu(values, profile, library, gpu, library.current_stream(gpu))
         # Also what the library allocates and copies on the way is ordered with the stream then.
@@ -165,6 +170,10 @@ class Method:
             return _in_library(outputs, library, gpu)
         memory = [library.empty_bytes(nbytes, gpu) for nbytes in self._output_bytes]
         outputs = self._native.execute(values, profile, stream, memory)
+        if isinstance(library, Torch) and self._delegates[0].output_shapes_follow_inputs:
+            if self._torch_calls is None:
+                self._torch_calls = _runtime.TorchCalls(self._native, sys.modules["torch"])
+            self._torch_calls.remember(tuple(values), outputs)
         return tuple(
             library.view(buffer, dtype, shape)
             for buffer, (dtype, shape) in zip(memory, outputs, strict=True)

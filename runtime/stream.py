@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 import functools
-import threading
-from types import TracebackType
 from typing import Any
 
 from .native import _runtime
 from .thread_scope import ThreadScope
-
-_entered = threading.local()
-
-
-def callers_stream() -> int | None:
-    """The handle of the stream that :class:`cuda_stream` set on this thread, the innermost."""
-    handles: list[int] = getattr(_entered, "handles", [])
-    return handles[-1] if handles else None
 
 
 class cuda_stream(ThreadScope):
@@ -36,21 +26,7 @@ class cuda_stream(ThreadScope):
     """
 
     def __init__(self, stream: Any) -> None:
-        self._stream = _handle(stream)
-        super().__init__(functools.partial(_runtime.guard_stream, self._stream))
-
-    def __enter__(self) -> None:
-        super().__enter__()
-        _entered.handles = [*getattr(_entered, "handles", []), self._stream]
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        super().__exit__(kind, error, traceback)
-        _entered.handles = _entered.handles[:-1]
+        super().__init__(functools.partial(_runtime.guard_stream, _handle(stream)))
 
 
 def _handle(stream: Any) -> int:

@@ -206,6 +206,22 @@ def test_calls_are_ordered_with_the_streams_of_pytorch() -> None:
     assert method.stats()[0]["host_synchronizations"] == 0
 
 
+def test_inputs_in_remembered_shapes_may_be_laid_out_and_owned_in_any_way() -> None:
+    found = case("transformer_fp16")
+    method = found.load()
+    _, (tokens,), expected = found.calls[-1]
+    tokens = tokens.cuda()
+    strided = torch.stack([tokens, tokens], dim=-1)[..., 0]
+    assert not strided.is_contiguous()
+    for inputs in (tokens, tokens, strided, torch.nn.Parameter(tokens, requires_grad=False)):
+        outputs = method(inputs)
+        assert_right(outputs, expected)
+        with pytest.raises(InvalidArgument, match="decode"):
+            method(inputs, profile="decode")
+    (output,) = method(tokens.cpu())
+    assert not output.is_cuda
+
+
 def test_a_callers_stream_is_used() -> None:
     found = case("transformer_fp16")
     method = found.load()

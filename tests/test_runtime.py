@@ -26,7 +26,7 @@ from executorch_tensorrt.runtime import (
     NotFound,
     TensorRTError,
 )
-from executorch_tensorrt.runtime.stream import callers_stream
+from executorch_tensorrt.runtime._runtime import callers_stream
 
 
 class TestAnswers:

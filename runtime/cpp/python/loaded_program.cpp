@@ -3,6 +3,7 @@
 #include <executorch/extension/data_loader/buffer_data_loader.h>
 #include <executorch/extension/data_loader/mmap_data_loader.h>
 #include <executorch/runtime/backend/backend_options_map.h>
+#include <executorch/runtime/core/exec_aten/util/tensor_util.h>
 #include <executorch/runtime/platform/runtime.h>
 #include <executorch_tensorrt/error.h>
 #include <executorch_tensorrt/options.h>
@@ -109,14 +110,13 @@ std::vector<Output> LoadedMethod::execute(const std::vector<EValue>& inputs,
     if (given.empty()) {
       memory[i] = prepare_output(i);
     } else {
-      check(method_->set_output_data_ptr(given.at(i).data, given.at(i).bytes, i),
-            "setting output " + std::to_string(i));
+      use_given(given.at(i), i);
     }
   }
   check(method_->execute(), "executing method '" + name_ + "'");
   std::vector<Output> outputs;
   for (size_t i = 0; i < memory.size(); ++i) {
-    outputs.push_back(take_output(i, !given.empty(), std::move(memory[i])));
+    outputs.push_back(take_output(i, given.empty() ? nullptr : &given[i], std::move(memory[i])));
   }
   return outputs;
 }
@@ -170,7 +170,18 @@ OutputMemory LoadedMethod::prepare_output(size_t index) {
   return memory;
 }
 
-Output LoadedMethod::take_output(size_t index, bool given, OutputMemory memory) {
+void LoadedMethod::use_given(const GivenMemory& given, size_t index) {
+  if (given.shape) {
+    // ExecuTorch compares the memory with the shape that the output has at the moment.
+    const auto tensor = method_->get_output(index).toTensor();
+    check(executorch::runtime::resize_tensor(tensor, {given.shape->data(), given.shape->size()}),
+          "resizing output " + std::to_string(index));
+  }
+  check(method_->set_output_data_ptr(given.data, given.bytes, index),
+        "setting output " + std::to_string(index));
+}
+
+Output LoadedMethod::take_output(size_t index, const GivenMemory* given, OutputMemory memory) {
   const EValue& value = method_->get_output(index);
   if (value.isNone()) return std::monostate{};
   if (value.isInt()) return value.toInt();
@@ -181,7 +192,14 @@ Output LoadedMethod::take_output(size_t index, bool given, OutputMemory memory) 
                                                   " is neither a tensor, a number nor None");
   }
   const auto& tensor = value.toTensor();
-  if (memory == nullptr && !given) {
+  if (given != nullptr && given->shape &&
+      !std::equal(tensor.sizes().begin(), tensor.sizes().end(), given->shape->begin(),
+                  given->shape->end())) {
+    throw RuntimeFailure(Error::Internal, "output " + std::to_string(index) + " is " +
+                                              shape_text(tensor.sizes()) + ", where memory for " +
+                                              shape_text(*given->shape) + " was given");
+  }
+  if (memory == nullptr && given == nullptr) {
     // In memory of the program's, of an input's or of an output before it.
     memory.reset(new uint8_t[tensor.nbytes()]);
     if (tensor.nbytes() > 0) std::memcpy(memory.get(), tensor.const_data_ptr(), tensor.nbytes());

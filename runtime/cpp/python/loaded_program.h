@@ -43,6 +43,9 @@ using Output = std::variant<std::monostate, int64_t, double, bool, TensorOutput>
 struct GivenMemory {
   void* data;
   size_t bytes;
+  /// Where it is known beforehand (DelegateInfo::output_shapes_follow_inputs), and the memory no
+  /// larger; else the memory takes placeable_bytes().
+  std::optional<std::vector<executorch::aten::SizesType>> shape;
 };
 
 class LoadedProgram;
@@ -82,7 +85,8 @@ class LoadedMethod {
   void set_input(size_t index, const executorch::runtime::EValue& value);
   std::optional<size_t> find_placeable_bytes(size_t output) const;
   OutputMemory prepare_output(size_t index);
-  Output take_output(size_t index, bool given, OutputMemory memory);
+  void use_given(const GivenMemory& given, size_t index);
+  Output take_output(size_t index, const GivenMemory* given, OutputMemory memory);
   bool find_takes_device_tensors() const;
 
   std::shared_ptr<LoadedProgram> program_;

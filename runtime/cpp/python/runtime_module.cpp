@@ -11,18 +11,18 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
-#include <chrono>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "execution.h"
 #include "loaded_program.h"
 #include "tensors.h"
+#include "torch_calls.h"
 
 namespace nb = nanobind;
 using namespace nanobind::literals;
@@ -33,16 +33,6 @@ namespace {
 
 using executorch::runtime::BackendOption;
 using executorch::runtime::Error;
-
-/// A profile by name or by index.
-using Profile = std::variant<int64_t, std::string>;
-
-std::unique_ptr<OptimizationProfileGuard> pin(const Profile& profile) {
-  if (const auto* index = std::get_if<int64_t>(&profile)) {
-    return std::make_unique<OptimizationProfileGuard>(*index);
-  }
-  return std::make_unique<OptimizationProfileGuard>(std::get<std::string>(profile));
-}
 
 std::unique_ptr<OptimizationProfileGuard> pin_automatic() {
   return std::unique_ptr<OptimizationProfileGuard>(
@@ -74,38 +64,6 @@ BackendOption make_option(const std::string& key,
   return option;
 }
 
-/// Lets go of the GIL for the life of it. A thread that asks for the GIL when the interpreter is
-/// gone is ended in the middle of our frames, which terminates the process; so the interpreter's
-/// exit waits for those that will, and later ones are refused. All is read and written under the
-/// GIL.
-class Unlocked {
- public:
-  Unlocked() {
-    if (exiting) throw RuntimeFailure(Error::InvalidState, "the interpreter is exiting");
-    ++running;
-    released_.emplace();
-  }
-  ~Unlocked() {
-    released_.reset();
-    --running;
-  }
-  Unlocked(const Unlocked&) = delete;
-  Unlocked& operator=(const Unlocked&) = delete;
-
-  static void wait_for_all_at_exit() {
-    exiting = true;
-    while (running > 0) {
-      const nb::gil_scoped_release released;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }
-
- private:
-  static inline bool exiting = false;
-  static inline int running = 0;
-  std::optional<nb::gil_scoped_release> released_;
-};
-
 /// A loaded program, with the Python bytes that it reads from.
 struct PyProgram {
   nb::object bytes;
@@ -132,15 +90,8 @@ nb::list execute(LoadedMethod& method, nb::handle inputs, const std::optional<Pr
                  std::optional<uintptr_t> stream, const std::vector<nb::ndarray<>>& given) {
   const CallInputs call(inputs, method);
   std::vector<GivenMemory> memory;
-  for (const auto& array : given) memory.push_back({array.data(), array.nbytes()});
-  std::vector<Output> outputs;
-  {
-    const auto guard = profile ? pin(*profile) : nullptr;
-    const auto stream_guard =
-        stream ? std::make_unique<StreamGuard>(reinterpret_cast<void*>(*stream)) : nullptr;
-    const Unlocked unlocked;
-    outputs = method.execute(call.values(), memory);
-  }
+  for (const auto& array : given) memory.push_back({array.data(), array.nbytes(), std::nullopt});
+  std::vector<Output> outputs = execute_unlocked(method, call.values(), memory, {profile, stream});
   nb::list values;
   for (Output& output : outputs) values.append(to_python(std::move(output)));
   return values;
@@ -226,6 +177,7 @@ NB_MODULE(_runtime, m) {
       .def_prop_ro("engine", &DelegateInfo::engine)
       .def_prop_ro("engine_id", &DelegateInfo::engine_id)
       .def_prop_ro("whole_method", &DelegateInfo::whole_method)
+      .def_prop_ro("output_shapes_follow_inputs", &DelegateInfo::output_shapes_follow_inputs)
       .def_prop_ro("profiles", &profiles)
       .def("statistics", &statistics);
 
@@ -239,6 +191,10 @@ NB_MODULE(_runtime, m) {
         return std::make_unique<StreamGuard>(reinterpret_cast<void*>(stream));
       },
       "stream"_a);
+  m.def("callers_stream", [] {
+    const auto stream = StreamGuard::current();
+    return stream ? std::optional(reinterpret_cast<uintptr_t>(*stream)) : std::nullopt;
+  });
 
   nb::class_<LoadedMethod>(m, "Method")
       .def("execute", &execute, "inputs"_a, "profile"_a.none(), "stream"_a.none(), "given"_a)
@@ -251,6 +207,11 @@ NB_MODULE(_runtime, m) {
         }
         return result;
       });
+
+  nb::class_<TorchCalls>(m, "TorchCalls")
+      .def(nb::init<std::shared_ptr<LoadedMethod>, nb::object>(), "method"_a, "torch"_a)
+      .def("__call__", &TorchCalls::call, "inputs"_a, "profile"_a.none())
+      .def("remember", &TorchCalls::remember, "inputs"_a, "outputs"_a);
 
   nb::class_<PyProgram>(m, "Program")
       .def_static("from_file",

@@ -1,6 +1,7 @@
 #include "delegate.h"
 
 #include <executorch/runtime/platform/log.h>
+#include <executorch_tensorrt/stream_guard.h>
 
 #include <string>
 #include <utility>
@@ -51,6 +52,8 @@ Error TensorRTDelegate::prepare() {
   staged_inputs_.reserve(blob.bindings.size());
   staged_outputs_.reserve(blob.bindings.size());
   addresses_.resize(blob.bindings.size());
+  parts_.record->set_output_shapes_follow_inputs(parts_.engine->knows_shapes_before_enqueue() &&
+                                                 !has_shape_tensors_);
   const bool switched = parts_.options.profile_contexts == ProfileContexts::kSingle &&
                         count_engine_profiles(blob) > 1;
   graphs_enabled_ = parts_.options.cuda_graphs && !device.reads_host_memory() &&
@@ -120,7 +123,7 @@ Error TensorRTDelegate::execute_locked(Span<EValue*> args, size_t& profile) {
 }
 
 Error TensorRTDelegate::choose_stream(Call& call) {
-  const auto callers = callers_stream();
+  const auto callers = StreamGuard::current();
   call.stream = callers.value_or(stream_);
   call.synchronous = !callers.has_value();
   if (!callers) return Error::Ok;

@@ -61,7 +61,8 @@ class TensorRTDelegate {
   /// A tensor of the current call that is copied through staging.
   struct Staged {
     size_t binding;
-    void* host;  // the page-locked memory at its other end; nullptr for an unaligned device tensor
+    void* host;  // the page-locked memory at its other end; nullptr: the tensor itself
+    CopyKind output_kind = CopyKind::kDeviceToDevice;  // where an output is copied to directly
   };
   /// What one call needs to know on the way.
   struct Call {
@@ -95,6 +96,7 @@ class TensorRTDelegate {
   Error refuse_capture_of_new_shapes() const;
   Error refuse_in_capture(size_t binding) const;
   Result<Staged> stage(size_t binding, Place place, void* data, Call& call);
+  Result<Staged> stage_output(size_t binding, Place place, Call& call);
   Error bind_staged(const Staged& staged, size_t bytes, Call& call);
   Error set_address(size_t binding, void* address, size_t bytes, Call& call);
 

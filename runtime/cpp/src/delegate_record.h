@@ -25,7 +25,11 @@ class DelegateRecord final : public DelegateInfo {
   const std::string& engine_id() const override { return engine_id_; }
   const std::vector<ProfileInfo>& profiles() const override { return profiles_; }
   bool whole_method() const override { return whole_method_; }
+  bool output_shapes_follow_inputs() const override { return output_shapes_follow_inputs_; }
   DelegateStatistics statistics() const override;
+
+  /// Before it is announced.
+  void set_output_shapes_follow_inputs(bool follow) { output_shapes_follow_inputs_ = follow; }
 
   // Written by one execution at a time, read from any thread.
   void count_execution(size_t profile);
@@ -42,6 +46,7 @@ class DelegateRecord final : public DelegateInfo {
 
   const std::string method_, device_, engine_;
   const bool whole_method_;
+  bool output_shapes_follow_inputs_ = false;
   std::string engine_id_;
   std::vector<ProfileInfo> profiles_;
   std::vector<Counter> per_profile_;

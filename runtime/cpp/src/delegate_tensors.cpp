@@ -7,6 +7,10 @@
 
 namespace executorch_tensorrt {
 
+/// From here on the driver copies to pageable memory quicker than through page-locked staging: it
+/// overlaps its own two copies (benchmarks/RESULTS.md).
+constexpr size_t kDirectCopyBytes = size_t{1} << 20;
+
 Result<TensorRTDelegate::Place> TensorRTDelegate::place_of(size_t binding) const {
   Device& device = *parts_.device;
   if (device.reads_host_memory()) return Place::kBound;
@@ -34,6 +38,18 @@ Result<TensorRTDelegate::Staged> TensorRTDelegate::stage(size_t binding, Place p
   if (place == Place::kPageLocked) return Staged{binding, data};
   if (const Error error = staging.host.reserve(max_bytes); error != Error::Ok) return error;
   return Staged{binding, staging.host.data()};
+}
+
+Result<TensorRTDelegate::Staged> TensorRTDelegate::stage_output(size_t binding, Place place,
+                                                                Call& call) {
+  const auto& tensor = arguments_.tensor(binding);
+  if (place != Place::kPageable || tensor.nbytes() < kDirectCopyBytes) {
+    return stage(binding, place, tensor.mutable_data_ptr(), call);
+  }
+  const auto staged = stage(binding, Place::kUnaligned, nullptr, call);
+  if (!staged.ok()) return staged.error();
+  call.synchronous = true;
+  return Staged{binding, nullptr, CopyKind::kDeviceToHost};
 }
 
 Error TensorRTDelegate::bind_staged(const Staged& staged, size_t bytes, Call& call) {
@@ -139,7 +155,7 @@ Error TensorRTDelegate::bind_output(size_t binding, Call& call) {
   if (!place.ok()) return place.error();
   if (*place == Place::kBound) return set_address(binding, tensor.mutable_data_ptr(), bytes, call);
 
-  const auto staged = stage(binding, *place, tensor.mutable_data_ptr(), call);
+  const auto staged = stage_output(binding, *place, call);
   if (!staged.ok()) return staged.error();
   staged_outputs_.push_back(*staged);
   return bind_staged(*staged, bytes, call);
@@ -147,14 +163,14 @@ Error TensorRTDelegate::bind_output(size_t binding, Call& call) {
 
 Error TensorRTDelegate::submit(ContextSlot& slot, Stream stream) {
   Device& device = *parts_.device;
-  for (const auto& [binding, host] : staged_inputs_) {
+  for (const auto& [binding, host, _] : staged_inputs_) {
     const Error error =
         device.copy_async(staging_[binding].device.data(), host,
                           arguments_.tensor(binding).nbytes(), CopyKind::kHostToDevice, stream);
     if (error != Error::Ok) return error;
   }
   if (const Error error = slot.context->enqueue(stream); error != Error::Ok) return error;
-  for (const auto& [binding, host] : staged_outputs_) {
+  for (const auto& [binding, host, _] : staged_outputs_) {
     if (host == nullptr) continue;
     const Error error =
         device.copy_async(host, staging_[binding].device.data(),
@@ -166,15 +182,15 @@ Error TensorRTDelegate::submit(ContextSlot& slot, Stream stream) {
 
 Error TensorRTDelegate::collect_outputs(Call& call) {
   const DelegateBlob& blob = parts_.blob;
-  for (const auto& [binding, host] : staged_outputs_) {
+  for (const auto& [binding, host, kind] : staged_outputs_) {
     const auto& tensor = arguments_.tensor(binding);
-    if (host != nullptr) {
+    if (host != nullptr || kind == CopyKind::kDeviceToHost) {
       parts_.record->count_staged(tensor.nbytes());
-      continue;
     }
+    if (host != nullptr) continue;
     const Error error =
         parts_.device->copy_async(tensor.mutable_data_ptr(), staging_[binding].device.data(),
-                                  tensor.nbytes(), CopyKind::kDeviceToDevice, call.stream);
+                                  tensor.nbytes(), kind, call.stream);
     if (error != Error::Ok) return error;
   }
   if (parts_.engine->knows_shapes_before_enqueue()) return Error::Ok;
@@ -193,7 +209,7 @@ Error TensorRTDelegate::collect_outputs(Call& call) {
 }
 
 void TensorRTDelegate::deliver_host_outputs() {
-  for (const auto& [binding, host] : staged_outputs_) {
+  for (const auto& [binding, host, _] : staged_outputs_) {
     if (host != staging_[binding].host.data() || host == nullptr) continue;
     const auto& tensor = arguments_.tensor(binding);
     std::memcpy(tensor.mutable_data_ptr(), host, tensor.nbytes());

@@ -1,5 +1,6 @@
 #include <executorch_tensorrt/stream_guard.h>
 
+#include "device.h"
 #include "last_error.h"
 #include "thread_stack.h"
 #include "thread_state.h"
@@ -26,7 +27,7 @@ StreamGuard::~StreamGuard() {
                "stays there");
 }
 
-std::optional<Stream> callers_stream() noexcept {
+std::optional<void*> StreamGuard::current() noexcept {
   if (streams.innermost() == nullptr) return std::nullopt;
   return streams.innermost()->stream;
 }

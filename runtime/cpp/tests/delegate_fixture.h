@@ -30,15 +30,16 @@ inline Dims dims(std::initializer_list<int64_t> sizes) {
   return dims;
 }
 
-/// x [1 or 2..16, 4] -> y of the same shape, profiles decode and prefill.
-inline DelegateBlob fake_blob() {
+/// x [1 or 2..max_rows, 4] -> y of the same shape, profiles decode and prefill.
+inline DelegateBlob fake_blob(int64_t max_rows = 16) {
+  const uint64_t max_bytes = max_rows * 4 * sizeof(float);
   DelegateBlob blob;
   blob.num_arguments = 2;
   blob.num_inputs = 1;
-  blob.bindings = {{"x", ScalarType::Float, true, false, 0, dims({-1, 4}), 256},
-                   {"y", ScalarType::Float, false, false, 1, dims({-1, 4}), 256}};
+  blob.bindings = {{"x", ScalarType::Float, true, false, 0, dims({-1, 4}), max_bytes},
+                   {"y", ScalarType::Float, false, false, 1, dims({-1, 4}), max_bytes}};
   blob.profiles = {{"decode", 0, {{dims({1, 4}), dims({1, 4}), dims({1, 4})}}},
-                   {"prefill", 1, {{dims({2, 4}), dims({8, 4}), dims({16, 4})}}}};
+                   {"prefill", 1, {{dims({2, 4}), dims({8, 4}), dims({max_rows, 4})}}}};
   return blob;
 }
 
@@ -104,6 +105,7 @@ struct Options {
   SelectionPolicy selection = SelectionPolicy::kSticky;
   ProfileRequest default_profile = Automatic{};
   int max_cuda_graphs = 0;  // 0: without
+  int64_t max_rows = 16;
 };
 
 inline Result<std::unique_ptr<TensorRTDelegate>> make_delegate(
@@ -111,7 +113,7 @@ inline Result<std::unique_ptr<TensorRTDelegate>> make_delegate(
     std::shared_ptr<FakeEngine> engine = nullptr,
     std::shared_ptr<ActiveProfile> active = std::make_shared<ActiveProfile>()) {
   DelegateParts parts;
-  parts.blob = fake_blob();
+  parts.blob = fake_blob(options.max_rows);
   parts.options.profile_contexts = options.contexts;
   parts.options.profile_selection = options.selection;
   parts.options.default_profile = options.default_profile;

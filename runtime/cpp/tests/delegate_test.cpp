@@ -213,6 +213,33 @@ TEST_F(DelegateTest, PageLockedTensorsAreCopiedFromAndToWhereTheyLie) {
   EXPECT_EQ(device_->host_bytes(), before);  // no page-locked memory of the delegate's own
 }
 
+TEST_F(DelegateTest, ALargeOutputInPageableMemoryIsCopiedToDirectly) {
+  constexpr int kRows = 1 << 16;  // of 16 bytes
+  Options options;
+  options.max_rows = kRows;
+  const auto made = make_delegate(device_, options);
+  ASSERT_TRUE(made.ok());
+  std::vector<float> in(kRows * 4, 3), out(kRows * 4);
+  const auto x = executorch::extension::from_blob(in.data(), {kRows, 4});
+  const auto y = executorch::extension::from_blob(out.data(), {kRows, 4});
+  EValue values[] = {EValue(*x), EValue(*y)};
+  EValue* args[] = {&values[0], &values[1]};
+  const size_t before = device_->host_bytes();
+  ASSERT_EQ((*made)->execute({args, 2}), Error::Ok);
+  EXPECT_EQ(std::count(out.begin(), out.end(), 4.f), kRows * 4);
+  EXPECT_EQ(device_->host_bytes() - before, in.size() * sizeof(float));  // staging of the input
+  EXPECT_EQ((*made)->record()->statistics().bytes_staged, 2 * in.size() * sizeof(float));
+
+  device_->faults.fail_call(1 << 30);
+  ASSERT_EQ((*made)->execute({args, 2}), Error::Ok);
+  const int calls = device_->faults.calls();
+  for (int k = 1; k <= calls; ++k) {
+    device_->faults.fail_call(k);
+    EXPECT_EQ((*made)->execute({args, 2}), Faults::kFault) << "call " << k;
+    EXPECT_EQ(device_->pending(), 0u);
+  }
+}
+
 TEST_F(DelegateTest, EveryProfileIsExecutedOnceAtLoad) {
   delegate();
   EXPECT_EQ(engine_->enqueued, 2);

@@ -93,18 +93,18 @@ TEST(OptimizationProfileGuard, TakesEveryIntegerButNoTruthValueAndNoNullPointer)
 }
 
 TEST(StreamGuard, NestsAndRestoresWhatItFoundAlsoTheDefaultStream) {
-  EXPECT_FALSE(callers_stream().has_value());
+  EXPECT_FALSE(StreamGuard::current().has_value());
   {
     const StreamGuard outer(nullptr);
-    ASSERT_TRUE(callers_stream().has_value());
-    EXPECT_EQ(*callers_stream(), nullptr);
+    ASSERT_TRUE(StreamGuard::current().has_value());
+    EXPECT_EQ(*StreamGuard::current(), nullptr);
     {
       const StreamGuard inner(reinterpret_cast<void*>(8));
-      EXPECT_EQ(*callers_stream(), reinterpret_cast<void*>(8));
+      EXPECT_EQ(*StreamGuard::current(), reinterpret_cast<void*>(8));
     }
-    EXPECT_EQ(*callers_stream(), nullptr);
+    EXPECT_EQ(*StreamGuard::current(), nullptr);
   }
-  EXPECT_FALSE(callers_stream().has_value());
+  EXPECT_FALSE(StreamGuard::current().has_value());
 }
 
 TEST(StreamGuard, ThatEndsOnAnotherThreadOrOutOfOrderLeavesTheOthers) {
@@ -114,11 +114,11 @@ TEST(StreamGuard, ThatEndsOnAnotherThreadOrOutOfOrderLeavesTheOthers) {
   auto first = std::make_unique<StreamGuard>(reinterpret_cast<void*>(16));
   auto second = std::make_unique<StreamGuard>(reinterpret_cast<void*>(24));
   theirs.reset();
-  EXPECT_EQ(*callers_stream(), reinterpret_cast<void*>(24));
+  EXPECT_EQ(*StreamGuard::current(), reinterpret_cast<void*>(24));
   first.reset();
-  EXPECT_EQ(*callers_stream(), reinterpret_cast<void*>(24));
+  EXPECT_EQ(*StreamGuard::current(), reinterpret_cast<void*>(24));
   second.reset();
-  EXPECT_FALSE(callers_stream().has_value());
+  EXPECT_FALSE(StreamGuard::current().has_value());
 }
 
 }  // namespace

@@ -50,6 +50,8 @@ class EXECUTORCH_TENSORRT_API DelegateInfo {
   virtual const std::vector<ProfileInfo>& profiles() const = 0;
   /// Whether the method is this delegate and nothing else, so that its inputs and outputs are too.
   virtual bool whole_method() const = 0;
+  /// Whether the shapes of its outputs follow from those of its inputs, whatever their values.
+  virtual bool output_shapes_follow_inputs() const = 0;
   virtual DelegateStatistics statistics() const = 0;
 };
 

@@ -3,6 +3,8 @@
 
 #include <executorch_tensorrt/api.h>
 
+#include <optional>
+
 namespace executorch_tensorrt {
 
 namespace internal {
@@ -27,6 +29,9 @@ class EXECUTORCH_TENSORRT_API StreamGuard {
   /// to the program's device and outlive the work put on it.
   explicit StreamGuard(void* stream);
   ~StreamGuard();
+
+  /// The stream of the innermost guard on this thread; empty without one.
+  static std::optional<void*> current() noexcept;
   StreamGuard(const StreamGuard&) = delete;
   StreamGuard& operator=(const StreamGuard&) = delete;
 
