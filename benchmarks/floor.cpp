@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <random>
 #include <utility>
 
 namespace executorch_tensorrt::benchmark {
@@ -27,6 +28,16 @@ T take(Result<T> result, const char* what) {
 }
 
 }  // namespace
+
+std::vector<uint8_t> values_for(executorch::aten::ScalarType dtype, size_t bytes) {
+  std::vector<uint8_t> values(bytes);
+  std::mt19937 generator(1);
+  if (dtype == executorch::aten::ScalarType::Long) {
+    auto* numbers = reinterpret_cast<int64_t*>(values.data());
+    for (size_t i = 0; i < bytes / sizeof(int64_t); ++i) numbers[i] = generator() % 32;
+  }
+  return values;
+}
 
 Floor::Floor(const DelegateBlob& blob, size_t profile, Memory memory, Engine& engine,
              Device& device, Stream stream, void* activations)
@@ -56,7 +67,8 @@ Floor::Floor(const DelegateBlob& blob, size_t profile, Memory memory, Engine& en
     } else {
       host_memory_.push_back(take(device.allocate_host(bytes_.back()), "allocating"));
     }
-    std::memset(host_memory_.back(), 0, bytes_.back());
+    const auto values = values_for(binding.dtype, bytes_.back());
+    std::memcpy(host_memory_.back(), values.data(), values.size());
     require(device.copy_async(device_memory_.back(), host_memory_.back(), bytes_.back(),
                               CopyKind::kHostToDevice, stream_),
             "copying");

@@ -10,6 +10,9 @@
 
 namespace executorch_tensorrt::benchmark {
 
+/// Bytes that stand for a tensor's values: token ids below 32 for int64, zeros for others.
+std::vector<uint8_t> values_for(executorch::aten::ScalarType dtype, size_t bytes);
+
 /// Where tensors lie.
 enum class Memory { kDevice, kPageLocked, kPageable };
 

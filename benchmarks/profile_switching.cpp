@@ -17,7 +17,6 @@
 #include <functional>
 #include <iterator>
 #include <map>
-#include <random>
 #include <string>
 
 #include "floor.h"
@@ -26,7 +25,6 @@
 namespace executorch_tensorrt::benchmark {
 namespace {
 
-using executorch::aten::ScalarType;
 using executorch::aten::SizesType;
 using executorch::extension::Module;
 using executorch::extension::TensorPtr;
@@ -91,7 +89,7 @@ class Tensors {
       const Dims shape =
           binding.is_input ? blob.profiles[profile].inputs[inputs.size()].opt : Dims();
       const size_t bytes = binding.is_input ? bytes_of(binding, shape) : binding.max_bytes;
-      std::vector<uint8_t> values = random(binding.dtype, bytes);
+      std::vector<uint8_t> values = values_for(binding.dtype, bytes);
       void* memory = nullptr;
       if (kind == Memory::kPageable) {
         memory_.push_back(std::move(values));
@@ -120,16 +118,6 @@ class Tensors {
   std::vector<std::pair<void*, size_t>> outputs;
 
  private:
-  static std::vector<uint8_t> random(ScalarType dtype, size_t bytes) {
-    std::vector<uint8_t> values(bytes);
-    std::mt19937 generator(1);
-    if (dtype == ScalarType::Long) {
-      auto* numbers = reinterpret_cast<int64_t*>(values.data());
-      for (size_t i = 0; i < bytes / sizeof(int64_t); ++i) numbers[i] = generator() % 32;
-    }
-    return values;
-  }
-
   std::vector<std::vector<uint8_t>> memory_;
   std::vector<TensorPtr> tensors_;
 };

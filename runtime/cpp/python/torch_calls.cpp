@@ -49,9 +49,9 @@ TorchCalls::TorchCalls(std::shared_ptr<LoadedMethod> method, nb::object torch)
       torch_(std::move(torch)),
       tensor_type_(torch_.attr("Tensor")),
       to_dlpack_(torch_.attr("utils").attr("dlpack").attr("to_dlpack")),
-      empty_(torch_.attr("empty")),
-      device_(torch_.attr("device")("cuda", gpu_)),
-      current_stream_(raw_stream_function(torch_)) {}
+      empty_like_(torch_.attr("empty_like")),
+      current_stream_(raw_stream_function(torch_)),
+      contiguous_(torch_.attr("contiguous_format")) {}
 
 std::optional<nb::list> TorchCalls::capsules(const nb::tuple& inputs) const {
   nb::list capsules;
@@ -79,9 +79,9 @@ nb::object TorchCalls::call(const nb::tuple& inputs, const std::optional<Profile
   nb::list outputs;
   std::vector<GivenMemory> memory;
   for (const KnownOutput& output : *known) {
-    nb::object tensor = empty_(output.shape, "dtype"_a = output.dtype, "device"_a = device_);
+    nb::object tensor = empty_like_(output.like, "memory_format"_a = contiguous_);
     memory.push_back({reinterpret_cast<void*>(nb::cast<uintptr_t>(tensor.attr("data_ptr")())),
-                      nb::cast<size_t>(tensor.attr("nbytes")), output.sizes});
+                      output.bytes, output.sizes});
     outputs.append(std::move(tensor));
   }
   const auto stream = nb::cast<uintptr_t>(current_stream_(gpu_));
@@ -94,8 +94,12 @@ void TorchCalls::remember(const nb::tuple& inputs, const nb::list& outputs) {
   if (!capsules) return;
   auto known = std::make_shared<std::vector<KnownOutput>>();
   for (const nb::handle output : outputs) {
-    KnownOutput one{torch_.attr(nb::str(output[0])), nb::cast<nb::tuple>(output[1]), {}};
-    for (const nb::handle size : one.shape) one.sizes.push_back(nb::cast<SizesType>(size));
+    const nb::object dtype = torch_.attr(nb::str(output[0])), shape = output[1];
+    const nb::object element = torch_.attr("zeros")(
+        1, "dtype"_a = dtype, "device"_a = torch_.attr("device")("cuda", gpu_));
+    KnownOutput one{element.attr("expand")(shape), 0, {}};
+    for (const nb::handle size : shape) one.sizes.push_back(nb::cast<SizesType>(size));
+    one.bytes = nb::cast<size_t>(one.like.attr("nbytes"));
     known->push_back(std::move(one));
   }
   if (known_.size() >= kMaxKnown) known_.clear();

@@ -30,8 +30,8 @@ class TorchCalls {
 
  private:
   struct KnownOutput {
-    nanobind::object dtype;  // torch.dtype
-    nanobind::tuple shape;
+    nanobind::object like;  // a tensor of its shape and dtype, of one element in memory
+    size_t bytes;
     std::vector<executorch::aten::SizesType> sizes;
   };
   using Key = std::vector<int64_t>;  // of each input, the rank and the sizes
@@ -41,7 +41,8 @@ class TorchCalls {
 
   const std::shared_ptr<LoadedMethod> method_;
   const int gpu_;
-  const nanobind::object torch_, tensor_type_, to_dlpack_, empty_, device_, current_stream_;
+  const nanobind::object torch_, tensor_type_, to_dlpack_, empty_like_, current_stream_,
+      contiguous_;
   std::map<Key, std::shared_ptr<const std::vector<KnownOutput>>> known_;
 };
 
