@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-_DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
+_DLPACK_CUDA_MANAGED = 13
+_DLPACK_CUDA = (2, _DLPACK_CUDA_MANAGED)
 
 
 class ArrayLibrary:
@@ -33,8 +34,12 @@ class ArrayLibrary:
         """Return the handle of the CUDA stream on which its arrays are ready."""
         return 0  # the legacy default stream, for which DLPack makes a producer get them ready
 
+    def on_device(self, device: int) -> AbstractContextManager[Any]:
+        """Make a GPU the library's current one while the result is entered."""
+        return nullcontext()
+
     def on_stream(self, stream: int, device: int) -> AbstractContextManager[Any]:
-        """Make the library work on a stream while the result is entered."""
+        """Make the library work on a stream of its current GPU while the result is entered."""
         return nullcontext()
 
     def empty_bytes(self, nbytes: int, device: int) -> Any:
@@ -87,6 +92,14 @@ class Torch(ArrayLibrary):
         stream: int = self._torch.cuda.current_stream(device).cuda_stream
         return stream
 
+    def on_device(self, device: int) -> AbstractContextManager[Any]:
+        """See :class:`ArrayLibrary`; PyTorch exports tensors of its current GPU alone."""
+        cuda = self._torch.cuda
+        if cuda.current_device() == device:
+            return nullcontext()
+        entered: AbstractContextManager[Any] = cuda.device(device)
+        return entered
+
     def on_stream(self, stream: int, device: int) -> AbstractContextManager[Any]:
         """See :class:`ArrayLibrary`."""
         cuda = self._torch.cuda
@@ -118,7 +131,9 @@ class CuPy(ArrayLibrary):
         """See :class:`ArrayLibrary`."""
         import numpy
 
-        with self._cupy.cuda.Device(device):
+        if device is None:
+            return self._cupy.asarray(numpy.from_dlpack(value))
+        with self.on_device(device):
             return self._cupy.asarray(numpy.from_dlpack(value))
 
     def to_host(self, value: Any) -> Any:
@@ -130,6 +145,11 @@ class CuPy(ArrayLibrary):
         stream: int = self._cupy.cuda.get_current_stream(device).ptr
         return stream
 
+    def on_device(self, device: int) -> AbstractContextManager[Any]:
+        """See :class:`ArrayLibrary`."""
+        entered: AbstractContextManager[Any] = self._cupy.cuda.Device(device)
+        return entered
+
     def on_stream(self, stream: int, device: int) -> AbstractContextManager[Any]:
         """See :class:`ArrayLibrary`."""
         external: AbstractContextManager[Any] = self._cupy.cuda.ExternalStream(stream, device)
@@ -137,7 +157,7 @@ class CuPy(ArrayLibrary):
 
     def empty_bytes(self, nbytes: int, device: int) -> Any:
         """See :class:`ArrayLibrary`."""
-        with self._cupy.cuda.Device(device):
+        with self.on_device(device):
             return self._cupy.empty(nbytes, dtype="uint8")
 
     def view(self, memory: Any, dtype: str, shape: tuple[int, ...]) -> Any:
@@ -195,3 +215,8 @@ def gpu_of(value: Any) -> int | None:
         return None
     kind, device = value.__dlpack_device__()
     return int(device) if int(kind) in _DLPACK_CUDA else None
+
+
+def is_every_gpus(value: Any) -> bool:
+    """Return whether an array on a GPU lies in managed memory, which every GPU reads in place."""
+    return int(value.__dlpack_device__()[0]) == _DLPACK_CUDA_MANAGED

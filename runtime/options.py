@@ -25,7 +25,8 @@ class RuntimeOptions:
             graphs, one launch each. Without effect with a ``"single"`` context of several profiles.
         max_cuda_graphs: The most CUDA graphs kept for each profile, 1 or more; the least recently
             used go.
-        device_id: The ordinal of the GPU, where :func:`load` was given no ``device``.
+        device_id: The ordinal of the GPU, where :func:`load` was given none, as CUDA counts them
+            (after ``CUDA_VISIBLE_DEVICES``).
         weight_streaming_budget: How many bytes of an engine's weights stay on the GPU; the rest
             streams from host memory in each call. For engines built with
             ``CompileOptions(weight_streaming=True)``. ``None``: all of them stay.

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from .array_libraries import ArrayLibrary, Torch, gpu_of, library_of
+from .array_libraries import ArrayLibrary, Torch, gpu_of, is_every_gpus, library_of
+from .errors import InvalidArgument
 from .native import _runtime
 from .options import RuntimeOptions
 from .profile_pin import check_profile
@@ -24,15 +25,17 @@ def load(
 
     Args:
         program: The file, or its bytes.
-        device: ``"cuda:N"`` or ``"cuda"``, ``"cpu"`` for the fallback that programs exported with
-            ``CompileOptions(cpu_fallback=True)`` carry, or ``None`` for the GPU where it can be
-            used and the fallback where it cannot.
+        device: ``"cuda:N"``, or ``"cuda"`` for the GPU of ``options.device_id``; ``"cpu"`` for the
+            fallback that programs exported with ``CompileOptions(cpu_fallback=True)`` carry; or
+            ``None`` for that GPU where there is one that can be used, else the fallback. All that
+            the program needs lives there. A program may be loaded several times, on several GPUs.
         options: How to select profiles, and more.
         methods: The methods to load; all of them by default.
 
     Raises:
         FileNotFoundError: There is no such file.
-        NotFound: No TensorRT, no GPU, no fallback; the text names what to install.
+        NotFound: No TensorRT, no GPU, no fallback; the text names what to install. No such GPU:
+            the text lists those that are there.
         DelegateInvalidCompatibility: The program does not fit this TensorRT or GPU, or is damaged.
         InvalidArgument: An option, ``device`` or default profile that does not fit.
         KeyError: ``methods`` names one that the program does not have.
@@ -104,6 +107,8 @@ class Method:
         self._native = native
         self._delegates = native.delegates()
         self._on_gpu = native.takes_device_tensors
+        # The ordinal of the GPU that the method was loaded on; None on the CPU.
+        self._gpu = _gpu_of_delegates(self._delegates)
         # None where some output cannot be written to the caller's memory.
         sizes = [size for size in native.placeable_bytes if size is not None]
         self._output_bytes = sizes if len(sizes) == len(native.placeable_bytes) else None
@@ -139,22 +144,26 @@ class Method:
             if known is not None:
                 return known
         values = [_detached(value) for value in inputs]
+        self._check_gpus(values)
         on_gpu = next((value for value in values if gpu_of(value) is not None), None)
         if on_gpu is None:
             outputs = self._native.execute(values, profile, None, [])
             return _in_library(outputs, library_of(values), None)
         library, gpu = library_of([on_gpu]), gpu_of(on_gpu)
-        assert gpu is not None
         if not self._on_gpu:
             values = [library_of([v]).to_host(v) if gpu_of(v) is not None else v for v in values]
             outputs = self._native.execute(values, profile, None, [])
             return _in_library(outputs, library, gpu)
+        gpu = self._gpu
+        assert gpu is not None
         stream = _runtime.callers_stream()
-        if stream is None:
-            return self._call_on_gpu(values, profile, library, gpu, library.current_stream(gpu))
-        # Also what the library allocates and copies on the way is ordered with the stream then.
-        with library.on_stream(stream, gpu):
-            return self._call_on_gpu(values, profile, library, gpu, None)
+        with library.on_device(gpu):
+            if stream is None:
+                current = library.current_stream(gpu)
+                return self._call_on_gpu(values, profile, library, gpu, current)
+            # Also what the library allocates and copies on the way is ordered with the stream then.
+            with library.on_stream(stream, gpu):
+                return self._call_on_gpu(values, profile, library, gpu, None)
 
     def _call_on_gpu(
         self,
@@ -178,6 +187,19 @@ class Method:
             library.view(buffer, dtype, shape)
             for buffer, (dtype, shape) in zip(memory, outputs, strict=True)
         )
+
+    def _check_gpus(self, values: list[Any]) -> None:
+        """Refuse a tensor on another GPU, before anything is put on a stream of either."""
+        if self._gpu is None:
+            return
+        for index, value in enumerate(values):
+            gpu = gpu_of(value)
+            if gpu not in (None, self._gpu) and not is_every_gpus(value):
+                raise InvalidArgument(
+                    "InvalidArgument",
+                    f"input {index} of method {self.name!r} is on cuda:{gpu}; this program was "
+                    f"loaded on cuda:{self._gpu}: copy it there, or load the program on cuda:{gpu}",
+                )
 
     @property
     def profiles(self) -> list[str]:
@@ -204,6 +226,13 @@ class Method:
 
     def __repr__(self) -> str:
         return f"Method({self.name!r}, profiles={self.profiles})"
+
+
+def _gpu_of_delegates(delegates: Sequence[_runtime.Delegate]) -> int | None:
+    for delegate in delegates:
+        if delegate.device.startswith("cuda:"):
+            return int(delegate.device.removeprefix("cuda:"))
+    return None
 
 
 def _in_library(outputs: list[Any], library: ArrayLibrary, gpu: int | None) -> tuple[Any, ...]:

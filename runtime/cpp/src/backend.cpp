@@ -79,6 +79,13 @@ bool is_about_the_machine(Error error) {
   return error == Error::NotFound || error == Error::DelegateInvalidCompatibility;
 }
 
+/// Whether the GPU asked for is not there although others are. Not what the fallback is for: the
+/// caller named one by an ordinal that is wrong.
+bool names_no_gpu(const DeviceChoice& choice) {
+  const int count = gpu_count();
+  return count > 0 && choice.index >= count;
+}
+
 Error choose_engine(DelegateParts& parts) {
   if (parts.options.device.kind == DeviceChoice::Kind::kCpu) return use_fallback(parts);
   const bool may_fall_back =
@@ -89,8 +96,11 @@ Error choose_engine(DelegateParts& parts) {
     return use_cuda(parts);
   }();
   if (error == Error::Ok) return Error::Ok;
-  if (!is_about_the_machine(error)) return report(error, last_error_message());
-  say_fallback(last_error_message());
+  const std::string cause = last_error_message();
+  if (!is_about_the_machine(error) || names_no_gpu(parts.options.device)) {
+    return report(error, cause);
+  }
+  say_fallback(cause);
   clear_last_error();
   return use_fallback(parts);
 }

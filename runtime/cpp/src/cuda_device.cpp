@@ -272,15 +272,15 @@ Error CudaDevice::check_stream(Stream stream) {
   return report(Error::InvalidArgument, text.str());
 }
 
-/// "this machine has 2: cuda:0 NVIDIA H200, cuda:1 NVIDIA H200".
+/// "this process sees 2: cuda:0 NVIDIA H200, cuda:1 NVIDIA H200".
 std::string describe_gpus(const CudaDriver& driver, int count) {
-  std::string text = "this machine has " + std::to_string(count);
+  std::string text = "this process sees " + std::to_string(count);
   for (int i = 0; i < count; ++i) {
     const Result<GpuProperties> gpu = gpu_properties(driver, i);
     text += (i == 0 ? ": cuda:" : ", cuda:") + std::to_string(i);
     if (gpu.ok()) text += " " + gpu->name;
   }
-  return text;
+  return text + visible_devices();
 }
 
 }  // namespace
@@ -326,6 +326,13 @@ Result<std::shared_ptr<Device>> create_cuda_device(const CudaDriver& driver, int
     return driver.report_failure(result, "opening cuda:" + std::to_string(index));
   }
   return std::shared_ptr<Device>(new CudaDevice(driver, index, handle, context));
+}
+
+int gpu_count() noexcept {
+  const UnloggedErrors quiet;
+  const Result<const CudaDriver*> driver = cuda_driver();
+  int count = 0;
+  return driver.ok() && (*driver)->cuDeviceGetCount(&count) == CUDA_SUCCESS ? count : 0;
 }
 
 Result<std::shared_ptr<Device>> cuda_device(int index) {

@@ -16,12 +16,6 @@ namespace {
 
 constexpr char kLibrary[] = "libcuda.so.1";
 
-/// Hidden GPUs are the usual reason for seeing none.
-std::string visible_devices() {
-  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  return visible == nullptr ? "" : std::string(" (CUDA_VISIBLE_DEVICES is '") + visible + "')";
-}
-
 /// Looks `symbol` up into `function`; false, with the symbol in `missing`, if it is not there.
 template <typename Function>
 bool resolve(void* library, const char* symbol, Function& function, std::string& missing) {
@@ -31,6 +25,11 @@ bool resolve(void* library, const char* symbol, Function& function, std::string&
 }
 
 }  // namespace
+
+std::string visible_devices() {
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  return visible == nullptr ? "" : std::string(" (CUDA_VISIBLE_DEVICES is '") + visible + "')";
+}
 
 std::string CudaDriver::describe(CUresult result) const {
   const char* name = nullptr;

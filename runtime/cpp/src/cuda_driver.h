@@ -65,6 +65,9 @@ struct CudaDriver {
                                                           const std::string& what) const;
 };
 
+/// " (CUDA_VISIBLE_DEVICES is '1')", the usual reason for not seeing a GPU; "" where it is not set.
+std::string visible_devices();
+
 /// The driver, loaded and initialized at the first call that succeeds; it stays for the life of the
 /// process. NotFound, naming libcuda.so.1 and what to install, where there is none or it sees no
 /// GPU.

@@ -104,4 +104,7 @@ std::shared_ptr<Device> host_device();
 /// GPU.
 Result<std::shared_ptr<Device>> cuda_device(int index);
 
+/// The GPUs that this process sees; 0 where there is no driver. May change the last error's text.
+int gpu_count() noexcept;
+
 }  // namespace executorch_tensorrt

@@ -21,6 +21,8 @@ Error not_built() {
 
 Result<std::shared_ptr<Device>> cuda_device(int) { return not_built(); }
 
+int gpu_count() noexcept { return 0; }
+
 Result<std::shared_ptr<Engine>> create_tensorrt_engine(const DelegateBlob&, Device&,
                                                        const EngineOptions&) {
   return not_built();

@@ -205,6 +205,8 @@ Error TensorRTContext::set_activation_memory(void* memory, size_t bytes) {
                                        std::to_string(engine_profile_) + " needs " +
                                        std::to_string(needed));
   }
+  const DeviceScope scope(engine_->device());
+  if (scope.error() != Error::Ok) return scope.error();
   forget_tensorrt_errors();
   context_->setDeviceMemoryV2(memory, static_cast<int64_t>(bytes));
   if (tensorrt_errors().empty()) return Error::Ok;  // the call itself returns nothing
@@ -220,6 +222,8 @@ void TensorRTContext::forget_output_shapes() {
 }
 
 Error TensorRTContext::set_input_shape(size_t binding, const Dims& shape) {
+  const DeviceScope scope(engine_->device());
+  if (scope.error() != Error::Ok) return scope.error();
   forget_output_shapes();
   forget_tensorrt_errors();
   if (!is_static(shape) || !context_->setInputShape(name(binding).c_str(), to_tensorrt(shape))) {

@@ -55,7 +55,7 @@ TEST_F(FakeCudaDevice, AGpuThatIsNotThereIsNotFoundAndTheErrorListsThoseThatAre)
   for (const int index : {2, -1}) {
     EXPECT_EQ(create_cuda_device(cuda.driver, index).error(), Error::NotFound);
     EXPECT_TRUE(last_error_has("no GPU " + std::to_string(index) +
-                               ": this machine has 2: cuda:0 Fake GPU A, cuda:1 Fake GPU B"));
+                               ": this process sees 2: cuda:0 Fake GPU A, cuda:1 Fake GPU B"));
   }
 }
 
@@ -247,7 +247,7 @@ class RealCudaDevice : public testing::Test {
 TEST_F(RealCudaDevice, IsTheSameObjectEveryTime) {
   EXPECT_EQ(cuda_device(0).get(), device);
   EXPECT_EQ(cuda_device(1000).error(), Error::NotFound);
-  EXPECT_TRUE(last_error_has("no GPU 1000: this machine has "));
+  EXPECT_TRUE(last_error_has("no GPU 1000: this process sees "));
 }
 
 TEST_F(RealCudaDevice, CopiesThereAndBackInOrderOfStreamsAndEvents) {

@@ -35,11 +35,14 @@ inline constexpr char kCudaGraphs[] = "cuda_graphs";
 inline constexpr char kMaxCudaGraphs[] = "max_cuda_graphs";
 
 /// const char*, "auto", "cuda", "cuda:N" or "cpu". Default: "auto", the GPU named by device_id, or
-/// the CPU fallback, if the program carries one, where that GPU cannot be used. Named by "cuda" or
-/// "cpu" it is that device or an error.
+/// the CPU fallback, if the program carries one, where there is no GPU or it cannot be used. Named
+/// by "cuda" or "cpu" it is that device or an error, and so is a GPU that is not there among those
+/// that are. All that the program needs lives on its device; the device that is current on the
+/// threads that load, execute and unload it stays as it is.
 inline constexpr char kDevice[] = "device";
 
-/// int: the ordinal of the GPU where `device` names none. Default: 0.
+/// int: the ordinal of the GPU where `device` names none, as CUDA counts them (after
+/// CUDA_VISIBLE_DEVICES). Default: 0.
 inline constexpr char kDeviceId[] = "device_id";
 
 /// const char*: how many bytes of an engine's weights stay on the GPU, in digits; the rest streams
