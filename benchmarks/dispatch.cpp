@@ -86,7 +86,7 @@ int run() {
 
   constexpr int kBatches = 200, kCalls = 1000;  // a call is too short to be timed alone
   const auto measure = [&](const char* name, const std::function<void(int)>& call) {
-    Latencies latencies;
+    Samples latencies;
     for (int batch = 0; batch < kBatches; ++batch) {
       const auto start = std::chrono::steady_clock::now();
       for (int i = 0; i < kCalls; ++i) call(i);

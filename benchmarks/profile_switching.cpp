@@ -1,34 +1,27 @@
 // What switching between two profiles costs: through ExecuTorch with CUDA graphs, without, and with
 // one switched context, beside the bare graph launch of the same engine, all in one run.
-#include <executorch/extension/module/module.h>
-#include <executorch/extension/tensor/tensor.h>
-#include <executorch/runtime/backend/backend_options_map.h>
-#include <executorch/runtime/core/exec_aten/util/scalar_type_util.h>
 #include <executorch_tensorrt/backend.h>
-#include <executorch_tensorrt/options.h>
 #include <executorch_tensorrt/stream_guard.h>
 
+#include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <functional>
 #include <iterator>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "arguments.h"
 #include "floor.h"
+#include "loaded_program.h"
 #include "statistics.h"
 
 namespace executorch_tensorrt::benchmark {
 namespace {
-
-using executorch::aten::SizesType;
-using executorch::extension::Module;
-using executorch::extension::TensorPtr;
-using executorch::runtime::EValue;
 
 struct Arguments {
   std::string program;
@@ -37,103 +30,39 @@ struct Arguments {
   int decode_steps = 32;  // for each prefill, in the served pattern
 };
 
-[[noreturn]] void usage(const std::string& problem) {
-  std::fprintf(stderr,
-               "%s\nusage: profile_switching PROGRAM.pte [--rounds N (2 or more)] "
-               "[--decode-steps N (1 or more)] [--json FILE]\n",
-               problem.c_str());
-  std::exit(2);
-}
-
-int parse_count(const std::string& option, const std::string& text, int least) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < least) {
-    usage(option + " takes a whole number of " + std::to_string(least) + " or more, not '" + text +
-          "'");
-  }
-  return value;
-}
+constexpr char kUsage[] =
+    "profile_switching PROGRAM.pte [--rounds N (2 or more)] [--decode-steps N (1 or more)] "
+    "[--json FILE]";
 
 Arguments parse(int argc, char** argv) {
   Arguments arguments;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (word.rfind("--", 0) != 0) {
-      if (!arguments.program.empty()) usage("one program, not also '" + word + "'");
+      if (!arguments.program.empty()) refuse("one program, not also '" + word + "'", kUsage);
       arguments.program = word;
       continue;
     }
-    if (++i == argc) usage(word + " takes a value");
+    if (++i == argc) refuse(word + " takes a value", kUsage);
     if (word == "--rounds") {
-      arguments.rounds = parse_count(word, argv[i], 2);  // the first is dropped
+      arguments.rounds = parse_count(word, argv[i], 2, kUsage);  // the first is dropped
     } else if (word == "--decode-steps") {
-      arguments.decode_steps = parse_count(word, argv[i], 1);
+      arguments.decode_steps = parse_count(word, argv[i], 1, kUsage);
     } else if (word == "--json") {
       arguments.json = argv[i];
     } else {
-      usage("unknown option " + word);
+      refuse("unknown option " + word, kUsage);
     }
   }
-  if (arguments.program.empty()) usage("no program");
+  if (arguments.program.empty()) refuse("no program", kUsage);
   return arguments;
 }
-
-constexpr const char* kMemoryNames[] = {"device", "pinned", "pageable"};
-
-/// One profile's inputs and outputs, in the profile's opt shapes.
-class Tensors {
- public:
-  Tensors(const DelegateBlob& blob, size_t profile, Memory kind, Device& device) {
-    for (const Binding& binding : blob.bindings) {
-      const Dims shape =
-          binding.is_input ? blob.profiles[profile].inputs[inputs.size()].opt : Dims();
-      const size_t bytes = binding.is_input ? bytes_of(binding, shape) : binding.max_bytes;
-      std::vector<uint8_t> values = values_for(binding.dtype, bytes);
-      void* memory = nullptr;
-      if (kind == Memory::kPageable) {
-        memory_.push_back(std::move(values));
-        memory = memory_.back().data();
-      } else {
-        const auto allocated =
-            kind == Memory::kDevice ? device.allocate(bytes) : device.allocate_host(bytes);
-        require(allocated.error(), "allocating");
-        memory = *allocated;
-        require(device.copy_async(memory, values.data(), bytes, CopyKind::kHostToDevice, nullptr),
-                "copying");
-        require(device.synchronize(), "copying");
-      }
-      if (binding.is_input) {
-        std::vector<SizesType> sizes(shape.size.begin(), shape.size.begin() + shape.rank);
-        tensors_.push_back(
-            executorch::extension::from_blob(memory, std::move(sizes), binding.dtype));
-        inputs.emplace_back(*tensors_.back());
-      } else {
-        outputs.push_back({memory, bytes});
-      }
-    }
-  }
-
-  std::vector<EValue> inputs;
-  std::vector<std::pair<void*, size_t>> outputs;
-
- private:
-  std::vector<std::vector<uint8_t>> memory_;
-  std::vector<TensorPtr> tensors_;
-};
-
-/// Gives a Module's method outputs of the caller's.
-class BenchmarkModule : public Module {
- public:
-  using Module::Module;
-  executorch::runtime::Method& method() { return *methods_.at("forward").method; }
-};
 
 /// A way of executing the two profiles, and what it took.
 struct Mode {
   std::string name;
   std::function<void(size_t profile)> execute;
-  std::map<std::pair<std::string, size_t>, Latencies> latencies;  // by pattern and profile
+  std::map<std::pair<std::string, size_t>, Samples> latencies;  // by pattern and profile
 
   void timed(const char* pattern, size_t profile, bool keep) {
     const auto start = std::chrono::steady_clock::now();
@@ -175,38 +104,6 @@ void measure(const Arguments& arguments, std::vector<Mode>& modes) {
   }
 }
 
-/// A loaded program and the tensors that it is executed with.
-struct Loaded {
-  Loaded(const Arguments& arguments, const DelegateBlob& blob, const std::string& mode,
-         Memory memory, Device& device)
-      : module(arguments.program, Module::LoadMode::Mmap),
-        profiles{{blob, 0, memory, device}, {blob, 1, memory, device}} {
-    executorch::runtime::BackendOptions<3> options;
-    options.set_option(option::kDevice, "cuda");
-    options.set_option(option::kCudaGraphs, mode == "graphs");
-    options.set_option(option::kProfileContexts, mode == "single" ? "single" : "per_profile");
-    executorch::runtime::LoadBackendOptionsMap map;
-    require(map.set_options(kBackendId, options.view()), "setting options");
-    require(module.load_method("forward", nullptr, nullptr, &map), "loading the program");
-  }
-
-  void execute(size_t profile) {
-    Tensors& tensors = profiles[profile];
-    executorch::runtime::Method& method = module.method();
-    for (size_t i = 0; i < tensors.inputs.size(); ++i) {
-      require(method.set_input(tensors.inputs[i], i), "setting an input");
-    }
-    for (size_t i = 0; i < tensors.outputs.size(); ++i) {
-      const auto [memory, bytes] = tensors.outputs[i];
-      require(method.set_output_data_ptr(memory, bytes, i), "setting an output");
-    }
-    require(method.execute(), "executing");
-  }
-
-  BenchmarkModule module;
-  Tensors profiles[2];
-};
-
 /// The bare engine's two profiles, on one stream as steps of one model are.
 struct Bare {
   Bare(const DelegateBlob& blob, Engine& engine, Memory memory, Device& device)
@@ -238,13 +135,13 @@ struct Bare {
 
 /// How long the host takes to put an execution on a stream: a bare graph launch, and the delegate
 /// on a stream of the caller's, which it does not wait for.
-std::array<Latencies, 2> measure_submission(const Arguments& arguments, Bare& bare, Loaded& graphs,
-                                            Device& device) {
-  std::array<Latencies, 2> latencies;
+std::array<Samples, 2> measure_submission(const Arguments& arguments, Bare& bare, Loaded& graphs,
+                                          Device& device) {
+  std::array<Samples, 2> latencies;
   const auto stream = device.create_stream();
   require(stream.error(), "creating a stream");
   const StreamGuard guard(*stream);
-  const auto timed = [](Latencies& kept, const std::function<void()>& submit) {
+  const auto timed = [](Samples& kept, const std::function<void()>& submit) {
     const auto start = std::chrono::steady_clock::now();
     submit();
     const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
@@ -296,12 +193,12 @@ void write_json(const std::string& path, const std::vector<Row>& rows) {
 int run(const Arguments& arguments) {
   require(registration_status(), "registering the backend");
   std::ifstream file(arguments.program, std::ios::binary);
-  if (!file) usage("cannot read " + arguments.program);
+  if (!file) refuse("cannot read " + arguments.program, kUsage);
   const std::vector<uint8_t> program((std::istreambuf_iterator<char>(file)), {});
   const Section bytes = find_blob(program);
   const auto blob = DelegateBlob::parse(bytes.data, bytes.size);
   require(blob.error(), "reading the delegate blob");
-  if (blob->profiles.size() < 2) usage("the program has one profile; two are compared");
+  if (blob->profiles.size() < 2) refuse("the program has one profile; two are compared", kUsage);
   const auto device = cuda_device(0);
   require(device.error(), "finding the GPU");
   const auto engine = create_tensorrt_engine(*blob, **device, {});
@@ -310,9 +207,9 @@ int run(const Arguments& arguments) {
   std::vector<Row> rows;
   for (const Memory memory : {Memory::kDevice, Memory::kPageLocked, Memory::kPageable}) {
     Bare bare(*blob, **engine, memory, **device);
-    Loaded graphs(arguments, *blob, "graphs", memory, **device);
-    Loaded enqueue(arguments, *blob, "enqueue", memory, **device);
-    Loaded single(arguments, *blob, "single", memory, **device);
+    Loaded graphs(arguments.program, *blob, "graphs", memory, **device);
+    Loaded enqueue(arguments.program, *blob, "enqueue", memory, **device);
+    Loaded single(arguments.program, *blob, "single", memory, **device);
     std::vector<Mode> modes = {
         {"floor", [&](size_t p) { (p == 0 ? bare.decode : bare.prefill).run(); }, {}},
         {"graphs", [&](size_t p) { graphs.execute(p); }, {}},
@@ -331,7 +228,7 @@ int run(const Arguments& arguments) {
     for (const char* pattern : {"staying", "alternating", "served"}) {
       for (size_t profile = 0; profile < 2; ++profile) {
         for (const Mode& mode : modes) {
-          const Latencies& latencies = mode.latencies.at({pattern, profile});
+          const Samples& latencies = mode.latencies.at({pattern, profile});
           const double floor = modes[0].latencies.at({pattern, profile}).median();
           rows.push_back({kMemoryNames[static_cast<int>(memory)], mode.name, pattern,
                           blob->profiles[profile].name, latencies.median(), latencies.p99(),

@@ -1,19 +1,23 @@
-// Latencies of one kind of call, and what they come to.
+// What one thing measured several times comes to.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <vector>
 
 namespace executorch_tensorrt::benchmark {
 
-/// In microseconds; 0 without a measurement.
-class Latencies {
+/// Each is 0 without a measurement.
+class Samples {
  public:
-  void add(double microseconds) { values_.push_back(microseconds); }
+  void add(double value) { values_.push_back(value); }
   size_t count() const { return values_.size(); }
   double median() const { return quantile(0.5); }
   double p99() const { return quantile(0.99); }
+  double mean() const {
+    return values_.empty() ? 0 : std::accumulate(values_.begin(), values_.end(), 0.0) / count();
+  }
 
  private:
   double quantile(double q) const {

@@ -7,56 +7,22 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from gpu_cases import FOLDER, assert_right, case, on_gpu  # noqa: E402
+
 import executorch_tensorrt as ett  # noqa: E402
-from executorch_tensorrt import RuntimeOptions  # noqa: E402
 from executorch_tensorrt.runtime import InvalidArgument, NotFound  # noqa: E402
 
-FOLDER = os.environ.get("EXECUTORCH_TENSORRT_GPU_CASES")
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(FOLDER is None, reason="EXECUTORCH_TENSORRT_GPU_CASES names no folder"),
 ]
-# On compute capability 9.0 TensorRT-RTX computes float32 products in TF32 whatever it is told.
-TOLERANCE = {torch.float16: 2e-2, torch.bfloat16: 5e-2, torch.float32: 2e-3}
-
-
-@dataclass(frozen=True)
-class Case:
-    path: Path
-    calls: list[tuple[str, tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]]
-
-    def load(self, **options: Any) -> ett.Method:
-        return ett.load(self.path, device="cuda:0", options=RuntimeOptions(**options))["forward"]
-
-
-def case(name: str) -> Case:
-    folder = Path(FOLDER or "") / name
-    if not folder.exists():
-        pytest.skip(f"no case {name} in {FOLDER}")
-    return Case(folder / "program.pte", torch.load(folder / "calls.pt"))
-
-
-def on_gpu(tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-    return tuple(tensor.cuda() for tensor in tensors)
-
-
-def assert_right(outputs: tuple[Any, ...], expected: tuple[torch.Tensor, ...]) -> None:
-    assert len(outputs) == len(expected)
-    for output, right in zip(outputs, expected, strict=True):
-        tensor = torch.as_tensor(output)
-        assert tensor.dtype == right.dtype
-        tolerance = TOLERANCE.get(right.dtype, 0)
-        torch.testing.assert_close(tensor.cpu(), right, atol=tolerance, rtol=tolerance)
-
 
 CASES = ["transformer_fp16", "transformer_fp32", "minilm", "dtypes", "activations"]
 

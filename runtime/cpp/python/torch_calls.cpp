@@ -56,7 +56,7 @@ TorchCalls::TorchCalls(std::shared_ptr<LoadedMethod> method, nb::object torch)
 std::optional<nb::list> TorchCalls::capsules(const nb::tuple& inputs) const {
   nb::list capsules;
   for (const nb::handle value : inputs) {
-    if (!value.type().is(tensor_type_) || !nb::cast<bool>(value.attr("is_cuda")) ||
+    if (!value.type().is(tensor_type_) || nb::cast<int>(value.attr("get_device")()) != gpu_ ||
         nb::cast<bool>(value.attr("requires_grad")) ||
         !nb::cast<bool>(value.attr("is_contiguous")())) {
       return std::nullopt;

@@ -21,8 +21,8 @@ class TorchCalls {
   TorchCalls(std::shared_ptr<LoadedMethod> method, nanobind::object torch);
 
   /// The outputs, new tensors, ready when PyTorch's current stream gets there; None, with nothing
-  /// done, where the inputs are not all contiguous tensors on a GPU in shapes that were remembered,
-  /// or the thread's calls are on a stream of the caller's.
+  /// done, where the inputs are not all contiguous tensors on its GPU in shapes that were
+  /// remembered, or the thread's calls are on a stream of the caller's.
   nanobind::object call(const nanobind::tuple& inputs, const std::optional<Profile>& profile);
 
   /// Remembers of a call that went well what its outputs were: a dtype's name and a shape each.
@@ -36,7 +36,7 @@ class TorchCalls {
   };
   using Key = std::vector<int64_t>;  // of each input, the rank and the sizes
 
-  /// None where an input is no contiguous tensor on a GPU.
+  /// None where an input is no contiguous tensor on the GPU of the method.
   std::optional<nanobind::list> capsules(const nanobind::tuple& inputs) const;
 
   const std::shared_ptr<LoadedMethod> method_;
