@@ -163,8 +163,11 @@ class CudaDevice final : public Device {
 
   Result<Graph> end_capture(Stream stream) override {
     CUgraph graph = nullptr;
-    const CUresult ended =
-        while_current([&] { return driver_.cuStreamEndCapture(of(stream), &graph); });
+    const auto end = [&] { return driver_.cuStreamEndCapture(of(stream), &graph); };
+    CUresult ended = while_current(end);
+    // A stream that went on capturing, as the context could not be made current, would take all
+    // that is put on it later and run none. One that has ended answers with an error again.
+    if (ended != CUDA_SUCCESS && while_current(end) == CUDA_SUCCESS) ended = CUDA_SUCCESS;
     if (ended != CUDA_SUCCESS) return failure(ended, "cuStreamEndCapture");
     CUgraphExec executable = nullptr;
     const CUresult instantiated =

@@ -34,14 +34,15 @@ std::shared_ptr<Entry> entry_of(Key key) {
 }  // namespace
 
 Result<std::shared_ptr<Engine>> shared_tensorrt_engine(const DelegateBlob& blob, Device& device,
-                                                       const EngineOptions& options) {
+                                                       const EngineOptions& options,
+                                                       EngineLoader load) {
   const auto entry = entry_of({device.name(), blob.engine_id, options});
   const std::lock_guard<std::mutex> lock(entry->loading);
   if (auto engine = entry->engine.lock()) {
     if (const Error error = engine->check_describes(blob); error != Error::Ok) return error;
     return engine;
   }
-  auto engine = create_tensorrt_engine(blob, device, options);
+  auto engine = load(blob, device, options);
   if (engine.ok()) entry->engine = *engine;
   return engine;
 }

@@ -10,9 +10,14 @@
 
 namespace executorch_tensorrt {
 
+/// What loads an engine; create_tensorrt_engine(), or a test's.
+using EngineLoader = Result<std::shared_ptr<Engine>> (*)(const DelegateBlob& blob, Device& device,
+                                                         const EngineOptions& options);
+
 /// The loaded engine with this blob's engine id on this device, or a new one; it lives as long as
 /// some delegate holds it. Two threads that ask for the same engine load it once.
 Result<std::shared_ptr<Engine>> shared_tensorrt_engine(const DelegateBlob& blob, Device& device,
-                                                       const EngineOptions& options);
+                                                       const EngineOptions& options,
+                                                       EngineLoader load = create_tensorrt_engine);
 
 }  // namespace executorch_tensorrt

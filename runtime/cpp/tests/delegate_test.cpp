@@ -146,23 +146,6 @@ TEST_F(DelegateTest, DestroyWaitsForWhatIsInFlight) {
   EXPECT_TRUE(y.holds(6));
 }
 
-TEST_F(DelegateTest, AStreamOfAnotherDeviceIsRefused) {
-  auto& delegate = this->delegate();
-  FakeTensor x(*device_, 8, true), y(*device_, 8, true);
-  const int at_load = engine_->enqueued;
-  const StreamGuard guard(reinterpret_cast<Stream>(0x1234));
-  EXPECT_EQ(execute(delegate, x, y), Error::InvalidArgument);
-  EXPECT_EQ(engine_->enqueued, at_load);
-}
-
-TEST_F(DelegateTest, ATensorOfAnotherDeviceIsRefusedByName) {
-  auto& delegate = this->delegate();
-  FakeTensor x(*device_, 8, false), y(*device_, 8, false);
-  device_->set_foreign(x.value().toTensor().const_data_ptr());
-  EXPECT_EQ(execute(delegate, x, y), Error::InvalidArgument);
-  EXPECT_STREQ(last_error_message(), "tensor 'x' is on cuda:1; this program was loaded on cuda:0");
-}
-
 TEST_F(DelegateTest, AnOutputWithoutMemoryGetsTheDelegatesOwn) {
   auto& delegate = this->delegate();
   FakeTensor x(*device_, 8, false);

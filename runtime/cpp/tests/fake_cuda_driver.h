@@ -1,4 +1,5 @@
-// A CUDA driver with two GPUs that keeps books, fails on demand, and runs anywhere.
+// A CUDA driver with several GPUs that keeps books, fails on demand, and runs anywhere: what is put
+// on a stream is done at once, in host memory.
 #pragma once
 
 #ifdef EXECUTORCH_TENSORRT_WITH_TENSORRT
@@ -16,14 +17,14 @@ struct FakePointer {
   int ordinal = 0;
 };
 
-/// What the fake driver knows. One at a time, and on one thread.
+/// What the fake driver knows. One at a time.
 struct FakeCuda {
   FakeCuda();
   ~FakeCuda();
   FakeCuda(const FakeCuda&) = delete;
   FakeCuda& operator=(const FakeCuda&) = delete;
 
-  /// The primary contexts of GPU 0 and 1, and one that is nobody's primary context, of GPU 0.
+  /// The primary context of a GPU, 0 to 7, and one that is nobody's primary context, of GPU 0.
   static CUcontext primary(int gpu);
   static CUcontext other_context();
   /// A stream that cuStreamGetCtx finds in `context`.
@@ -33,10 +34,14 @@ struct FakeCuda {
   int gpu_count = 2;
   std::string failing;  // the function that fails, if it is called
   CUresult failure = CUDA_ERROR_UNKNOWN;
-  FakePointer pointer;              // what cuPointerGetAttributes says of every address
-  std::vector<CUcontext> contexts;  // the thread's stack, the current one last
-  std::vector<std::string> calls;   // "cuMemAlloc in 0", with the GPU current then
-  int live = 0;                     // allocations, streams and events not given back
+  int fails_at = 0;                // the count of the call that fails, whichever it is; 0: none
+  int made = 0;                    // calls that can fail, so far
+  std::string failed;              // the one that was to
+  FakePointer pointer;             // what cuPointerGetAttributes says of addresses not given out
+  std::vector<std::string> calls;  // "cuMemAlloc in 0", with the GPU current then
+  std::vector<std::string> misplaced;  // calls on what belongs to another GPU than the current one
+  int live = 0;                        // allocations, streams, events and graphs not given back
+  inline static thread_local std::vector<CUcontext> contexts;  // the stack, the current one last
 };
 
 }  // namespace executorch_tensorrt::test

@@ -1,16 +1,19 @@
 // A device that does everything late: what is put on a stream runs only when something waits for
 // it, in memory of its own, so that a missing wait, a wrong order or memory that goes too early
-// shows. Any call can be made to fail.
+// shows. Any call can be made to fail. Several, with an index each, know one another's memory and
+// streams, as GPUs of one host do, and take none but their own.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,8 +62,13 @@ class FakeDevice final : public Device {
     size_t bytes;
   };
 
-  explicit FakeDevice(int index = 0) : index_(index) {}
+  explicit FakeDevice(int index = 0) : index_(index) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    host_.push_back(this);
+  }
   ~FakeDevice() override {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    host_.erase(std::find(host_.begin(), host_.end(), this));
     EXPECT_TRUE(memory_.empty()) << memory_.size() << " allocations leaked";
     EXPECT_EQ(live_events_, 0) << "events leaked";
     EXPECT_TRUE(graphs_.empty()) << graphs_.size() << " graphs leaked";
@@ -81,12 +89,11 @@ class FakeDevice final : public Device {
   Result<PointerInfo> pointer_info(const void* pointer) override {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
     if (const Error error = faults.next("pointer_info"); error != Error::Ok) return error;
-    for (const auto& [start, block] : memory_) {
-      if (!within(pointer, start, block.bytes)) continue;
-      return PointerInfo{block.on_device, index_, !block.on_device};
+    for (const FakeDevice* device : host_) {
+      const Block* block = device->find(pointer);
+      if (block == nullptr) continue;
+      return PointerInfo{block->on_device, device->index_, !block->on_device};
     }
-    if (foreign_ != nullptr && within(pointer, foreign_, 1 << 20))
-      return PointerInfo{true, index_ + 1};
     return PointerInfo{};
   }
 
@@ -112,9 +119,13 @@ class FakeDevice final : public Device {
   Error check_stream(Stream stream) override {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
     if (const Error error = faults.next("check_stream"); error != Error::Ok) return error;
-    if (streams_.count(stream) == 0)
-      return report(Error::InvalidArgument, "a stream of another device");
-    return Error::Ok;
+    if (streams_.count(stream) > 0) return Error::Ok;
+    std::ostringstream text;
+    text << "stream " << stream << " can not be used on " << name();
+    for (const FakeDevice* device : host_) {
+      if (device->streams_.count(stream) > 0) text << ": it belongs to " << device->name();
+    }
+    return report(Error::InvalidArgument, text.str());
   }
   Error synchronize_stream(Stream stream) override {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
@@ -135,7 +146,7 @@ class FakeDevice final : public Device {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
     if (const Error error = faults.next("create_event"); error != Error::Ok) return error;
     ++live_events_;
-    return Event{new Mark{}};
+    return Event{new Mark{this}};
   }
   void destroy_event(Event event) noexcept override {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
@@ -145,7 +156,8 @@ class FakeDevice final : public Device {
   Error record_event(Event event, Stream stream) override {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
     if (const Error error = faults.next("record_event"); error != Error::Ok) return error;
-    *static_cast<Mark*>(event) = {stream, streams_.at(stream).put};
+    EXPECT_EQ(static_cast<Mark*>(event)->device, this) << "an event of another device";
+    *static_cast<Mark*>(event) = {this, stream, streams_.at(stream).put};
     return Error::Ok;
   }
   Error wait_event(Stream stream, Event event) override {
@@ -177,7 +189,7 @@ class FakeDevice final : public Device {
     state.capturing = false;
     const auto captured = std::exchange(state.captured, {});
     if (const Error error = faults.next("end_capture"); error != Error::Ok) return error;
-    const Graph graph = reinterpret_cast<Graph>(++last_graph_);
+    const Graph graph = reinterpret_cast<Graph>(++last_handle_);
     graphs_[graph] = captured;
     return graph;
   }
@@ -219,6 +231,13 @@ class FakeDevice final : public Device {
                 Graph graph = nullptr) {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
     StreamState& state = streams_.at(stream);
+    for (const FakeDevice* device : host_) {
+      for (const Range& range : touches) {
+        const Block* block = device == this ? nullptr : device->find(range.data);
+        EXPECT_TRUE(block == nullptr || !block->on_device)
+            << name() << " works on memory of " << device->name();
+      }
+    }
     if (state.capturing) {
       state.captured.push_back({std::move(touches), make});
     } else {
@@ -246,8 +265,6 @@ class FakeDevice final : public Device {
 
   size_t device_bytes() const { return bytes(true); }
   size_t host_bytes() const { return bytes(false); }  // page-locked
-  /// A MiB from here counts as memory of the next device.
-  void set_foreign(const void* start) { foreign_ = start; }
 
  private:
   struct Work {
@@ -264,6 +281,7 @@ class FakeDevice final : public Device {
     Captured captured;
   };
   struct Mark {
+    FakeDevice* device;
     Stream stream = nullptr;
     size_t position = 0;  // all before it
   };
@@ -276,6 +294,14 @@ class FakeDevice final : public Device {
     const auto* p = static_cast<const char*>(pointer);
     const auto* s = static_cast<const char*>(start);
     return p >= s && p < s + bytes;
+  }
+
+  /// The allocation that a pointer points into, nullptr where there is none.
+  const Block* find(const void* pointer) const {
+    for (const auto& [start, block] : memory_) {
+      if (within(pointer, start, block.bytes)) return &block;
+    }
+    return nullptr;
   }
 
   size_t bytes(bool on_device) const {
@@ -312,7 +338,7 @@ class FakeDevice final : public Device {
 
   Stream new_stream(bool callers) {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
-    Stream stream = reinterpret_cast<Stream>(++last_stream_);
+    Stream stream = reinterpret_cast<Stream>(++last_handle_);
     streams_[stream].callers = callers;
     return stream;
   }
@@ -333,13 +359,14 @@ class FakeDevice final : public Device {
   }
 
   const int index_;
-  std::recursive_mutex mutex_;
+  // One for all, as they look at one another.
+  inline static std::recursive_mutex mutex_;
+  inline static std::vector<const FakeDevice*> host_;  // those that are alive
+  inline static uintptr_t last_handle_ = 0;
   std::map<void*, Block> memory_;
   std::map<Stream, StreamState> streams_;
   std::map<Graph, Captured> graphs_;
-  uintptr_t last_stream_ = 0, last_graph_ = 0;
   int live_events_ = 0;
-  const void* foreign_ = nullptr;
 };
 
 }  // namespace executorch_tensorrt::test
