@@ -17,8 +17,8 @@ DEFAULT_ENGINE_CACHE_BYTES = 10 * 1024**3
 _OPERATOR = re.compile(r"[A-Za-z_]\w*\.\w+(\.\w+)?")
 _COMPUTE_CAPABILITY = re.compile(r"\d{1,2}\.\d")
 
-# What says where engines are kept, and nothing about a program; never written into one.
-_OF_THIS_MACHINE = ("engine_cache_dir", "engine_cache_bytes")
+# What says how this machine builds, and nothing about a program; never written into one.
+_OF_THIS_MACHINE = ("engine_cache_dir", "engine_cache_bytes", "parallel_builds")
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,10 @@ class CompileOptions:
             again. Several processes may share it. With TensorRT its timing cache is kept there too.
         engine_cache_bytes: Most bytes of engines that the directory keeps; the least recently used
             go first.
+        parallel_builds: Engines that are built at a time, where a program has several partitions
+            or methods; fewer while host memory is short. With TensorRT, builds measure kernels on
+            the GPU and several at once disturb each other's figures. The bytes do not depend on it
+            with TensorRT-RTX.
 
     Raises:
         TypeError: An option has the wrong type.
@@ -79,6 +83,7 @@ class CompileOptions:
     min_partition_operators: int = 1
     engine_cache_dir: str | None = None
     engine_cache_bytes: int = DEFAULT_ENGINE_CACHE_BYTES
+    parallel_builds: int = 1
 
     def __post_init__(self) -> None:
         for name in (
@@ -95,6 +100,7 @@ class CompileOptions:
         _check_int("workspace_bytes", self.workspace_bytes, 1, None)
         _check_int("min_partition_operators", self.min_partition_operators, 1, None, optional=False)
         _check_int("engine_cache_bytes", self.engine_cache_bytes, 1, None, optional=False)
+        _check_int("parallel_builds", self.parallel_builds, 1, None, optional=False)
         level = self.hardware_compatibility
         if level is not None and level not in HARDWARE_COMPATIBILITY_LEVELS:
             raise ValueError(
@@ -144,6 +150,10 @@ class CompileOptions:
     def to_json(self) -> bytes:
         """The options as JSON, for a compile spec; without those of this machine alone."""
         return json.dumps(self._of_program(), sort_keys=True).encode()
+
+    def machine_json(self) -> bytes:
+        """The options of this machine alone, for a compile spec that ends with preprocessing."""
+        return json.dumps({name: getattr(self, name) for name in _OF_THIS_MACHINE}).encode()
 
     @staticmethod
     def from_json(text: bytes) -> CompileOptions:

@@ -7,8 +7,11 @@ import ctypes
 import logging
 import math
 import resource
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import is_fake, unset_fake_temporarily
@@ -19,8 +22,6 @@ from .builder_config import configure, save_timing_cache, use_timing_cache
 from .compile_options import CompileOptions
 from .delegate_blob import Flavour, ShapeRange
 from .engine import Engine, EngineBuildError
-from .engine_cache import EngineCache
-from .engine_fingerprint import engine_fingerprint
 from .symbol_ranges import ProfileSymbols
 
 logger = logging.getLogger("executorch_tensorrt")
@@ -74,16 +75,82 @@ def shape_range(value: torch.Tensor, profile: ProfileSymbols) -> ShapeRange:
     )
 
 
-def build_engine(
-    module: GraphModule,
-    ranges: Sequence[tuple[ShapeRange, ...]],
-    options: CompileOptions,
-) -> Engine:
-    """Builds an engine with one TensorRT profile for each entry of `ranges`.
+def ready_module(module: GraphModule) -> GraphModule:
+    """The graph as converters want it, before anything that depends on how it is built."""
+    use_number_operands(module)
+    module.graph.eliminate_dead_code()
+    module.recompile()
+    return module
+
+
+@dataclass(frozen=True)
+class EngineBuild:
+    """A network and its configuration, of which `run` makes an engine.
+
+    Attributes:
+        interpreter: Keeps the network, and the weights that TensorRT only points to.
+        config: The builder's configuration.
+        options: What it was configured by.
+        num_outputs: Outputs that the engine must have.
+        network_seconds: What it took to define the network.
+    """
+
+    interpreter: Any
+    config: Any
+    options: CompileOptions
+    num_outputs: int
+    network_seconds: float
+
+    def run(self) -> Engine:
+        """Builds the engine, without the GIL; several builds may run at once.
+
+        Raises:
+            EngineBuildError: TensorRT built none; the message holds its own.
+        """
+        interpreter, config = self.interpreter, self.config
+        logger.info(
+            "building an engine of %d layers with %d optimization profiles",
+            interpreter.ctx.net.num_layers,
+            config.num_optimization_profiles,
+        )
+        started = time.perf_counter()
+        with collected_errors() as errors:
+            try:
+                plan = interpreter.builder.build_serialized_network(interpreter.ctx.net, config)
+            except Exception as error:
+                raise EngineBuildError(_failure(str(error) or repr(error), errors)) from error
+            if plan is None:
+                raise EngineBuildError(_failure("TensorRT built no engine", errors))
+        if len(interpreter._output_names) != self.num_outputs:
+            raise EngineBuildError(
+                f"the engine has {len(interpreter._output_names)} outputs, the partition "
+                f"{self.num_outputs}"
+            )
+        save_timing_cache(config, self.options)
+        logger.info(
+            "built an engine of %.1f MB in %.1f s (network: %.1f s), peak memory so far %.1f MB",
+            plan.nbytes / 1e6,
+            self.network_seconds + time.perf_counter() - started,
+            self.network_seconds,
+            peak_memory_bytes() / 1e6,
+        )
+        return Engine(
+            plan=memoryview(plan).cast("B"),
+            input_names=tuple(interpreter._input_names),
+            output_names=tuple(interpreter._output_names),
+            num_profiles=config.num_optimization_profiles,
+            compute_capability=_compute_capability(self.options),
+        )
+
+
+def define_network(
+    module: GraphModule, ranges: Sequence[tuple[ShapeRange, ...]], options: CompileOptions
+) -> EngineBuild:
+    """Converts a graph to a network with one TensorRT profile for each entry of `ranges`.
 
     Args:
-        module: ATen graph whose placeholders are the engine's inputs, constants its attributes.
-            It is consumed: Torch-TensorRT's passes rewrite it.
+        module: What `ready_module` gives: ATen graph whose placeholders are the engine's inputs,
+            constants its attributes. It is consumed: Torch-TensorRT's passes rewrite it.
         ranges: For each engine profile, one range for each placeholder.
         options: How to build.
 
@@ -92,31 +159,10 @@ def build_engine(
             TensorRT's own.
         ImportError: TensorRT is not installed.
     """
-    from .converters import tensorrt
+    from .converters import Interpreter, converter_registry, settings, tensorrt
 
     options.check_flavour(tensorrt.flavour)
     _require_gpu(tensorrt.flavour is Flavour.TENSORRT_RTX)
-    use_number_operands(module)
-    module.graph.eliminate_dead_code()
-    module.recompile()
-    if options.engine_cache_dir is None:
-        return _build(module, ranges, options)
-    cache = EngineCache(options.engine_cache_dir, options.engine_cache_bytes)
-    key = engine_fingerprint(module, ranges, options)
-    engine = cache.get(key)
-    if engine is None:
-        engine = _build(module, ranges, options)
-        cache.put(key, engine)
-    else:
-        logger.info("took an engine of %.1f MB from the engine cache", engine.plan.nbytes / 1e6)
-    return engine
-
-
-def _build(
-    module: GraphModule, ranges: Sequence[tuple[ShapeRange, ...]], options: CompileOptions
-) -> Engine:
-    from .converters import Interpreter, converter_registry, settings
-
     with collected_errors() as errors, converter_registry(options):
         try:
             module = _lowered(module, options)
@@ -127,43 +173,16 @@ def _build(
             started = time.perf_counter()
             with torch.no_grad():
                 interpreter._construct_trt_network_def()
-            network_seconds = time.perf_counter() - started
+            seconds = time.perf_counter() - started
             config = interpreter._populate_trt_builder_config()
             configure(config, options)
             use_timing_cache(config, options)
-            logger.info(
-                "building an engine of %d layers with %d optimization profiles",
-                interpreter.ctx.net.num_layers,
-                config.num_optimization_profiles,
-            )
-            plan = interpreter.builder.build_serialized_network(interpreter.ctx.net, config)
         except Exception as error:
             raise EngineBuildError(_failure(str(error) or repr(error), errors)) from error
-        if plan is None:
-            raise EngineBuildError(_failure("TensorRT built no engine", errors))
-    if len(interpreter._output_names) != len(outputs):
-        raise EngineBuildError(
-            f"the engine has {len(interpreter._output_names)} outputs, the partition {len(outputs)}"
-        )
-    save_timing_cache(config, options)
-    _return_freed_memory()
-    logger.info(
-        "built an engine of %.1f MB in %.1f s (network: %.1f s), peak memory so far %.1f MB",
-        plan.nbytes / 1e6,
-        time.perf_counter() - started,
-        network_seconds,
-        peak_memory_bytes() / 1e6,
-    )
-    return Engine(
-        plan=memoryview(plan).cast("B"),
-        input_names=tuple(interpreter._input_names),
-        output_names=tuple(interpreter._output_names),
-        num_profiles=config.num_optimization_profiles,
-        compute_capability=_compute_capability(options),
-    )
+    return EngineBuild(interpreter, config, options, len(outputs), seconds)
 
 
-def _return_freed_memory() -> None:
+def return_freed_memory() -> None:
     """Gives back to the system what TensorRT's builder freed, more than the engine has."""
     with contextlib.suppress(OSError, AttributeError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)
@@ -284,29 +303,46 @@ def output_bytes(value: torch.Tensor, profiles: Sequence[ProfileSymbols]) -> int
     return int(math.prod(sizes) * value.dtype.itemsize)
 
 
+# TensorRT's error messages by the thread that collects them.
+_collectors: dict[int, list[str]] = {}
+_LOGGER = logging.getLogger("torch_tensorrt [TensorRT Conversion Context]")
+
+
 @contextlib.contextmanager
 def collected_errors() -> Iterator[list[str]]:
-    """TensorRT's error messages, which Torch-TensorRT sends to a logger of its own.
+    """TensorRT's error messages in this thread, which Torch-TensorRT sends to a logger of its own.
 
     Its chatter is dropped, and where no GPU is also its complaints about that: TensorRT-RTX builds
     all the same.
     """
+    thread = threading.get_ident()
     messages: list[str] = []
-
-    def collect(record: logging.LogRecord) -> bool:
-        text = record.getMessage()
-        if record.levelno < logging.ERROR:
-            return record.levelno == logging.WARNING
-        if torch.cuda.is_available() or "cuda" not in text.lower():
-            messages.append(text)
-        return False
-
-    source = logging.getLogger("torch_tensorrt [TensorRT Conversion Context]")
-    source.addFilter(collect)
+    outer = _collectors.get(thread)
+    _collectors[thread] = messages
+    if _collect not in _LOGGER.filters:
+        _LOGGER.addFilter(_collect)
     try:
         yield messages
     finally:
-        source.removeFilter(collect)
+        if outer is None:
+            del _collectors[thread]
+        else:
+            _collectors[thread] = outer
+
+
+def _collect(record: logging.LogRecord) -> bool:
+    """Takes a message to who collects in its thread; one of a thread of TensorRT's to everyone."""
+    collectors = dict(_collectors)
+    if not collectors:
+        return True
+    text = record.getMessage()
+    if record.levelno < logging.ERROR:
+        return record.levelno == logging.WARNING
+    if torch.cuda.is_available() or "cuda" not in text.lower():
+        own = collectors.get(record.thread or 0)
+        for messages in collectors.values() if own is None else (own,):
+            messages.append(text)
+    return False
 
 
 def _failure(why: str, errors: Sequence[str]) -> str:

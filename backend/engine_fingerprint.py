@@ -26,7 +26,7 @@ def engine_fingerprint(
     """A SHA-256 over graph, weights, profiles, options, versions and GPU, in hex.
 
     Args:
-        module: What `build_engine` builds from, before it is lowered.
+        module: What `ready_module` gives.
         ranges: For each engine profile, one range for each placeholder.
         options: How it is built.
     """

@@ -8,12 +8,14 @@ import json
 import logging
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from torch.export import ExportedProgram
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
 from .aten_graph import aten_graph, is_constant
 from .builder_config import hardware_compatibility
@@ -27,7 +29,8 @@ from .delegate_blob import (
 )
 from .delegate_blob import max_bytes as max_input_bytes
 from .engine import Engine
-from .engine_builder import build_engine, distinct_ranges, output_bytes
+from .engine_builder import distinct_ranges, output_bytes
+from .engine_builds import EngineRequest, build_engines, naming
 from .fallback_program import build_fallback_program
 from .size_inputs import replace_size_inputs
 from .symbol_ranges import ProfileSymbols, symbols_from_json, symbols_to_json
@@ -37,8 +40,9 @@ logger = logging.getLogger("executorch_tensorrt")
 
 PROFILES_KEY = "profiles"
 OPTIONS_KEY = "compile_options"
-ENGINE_CACHE_KEY = "engine_cache"  # never in a program: `preprocess` takes it out
+MACHINE_KEY = "compile_options_of_machine"  # never in a program: preprocessing takes it out
 WHOLE_METHOD_KEY = "whole_method"  # read by the runtime too
+DEFAULT_PROFILE_KEY = "default_profile"  # read by the runtime alone
 
 _SCALAR_TYPES = {
     torch.uint8: ScalarType.UINT8,
@@ -53,21 +57,27 @@ _SCALAR_TYPES = {
 
 
 def compile_specs(
-    profiles: Sequence[ProfileSymbols], options: CompileOptions, *, whole_method: bool = False
+    profiles: Sequence[ProfileSymbols],
+    options: CompileOptions,
+    *,
+    whole_method: bool = False,
+    default_profile: str | None = None,
 ) -> list[CompileSpec]:
-    """What the partitioner tells `TensorRTBackend.preprocess`, and the runtime.
+    """What the partitioner tells `TensorRTBackend`, and the runtime.
 
     `whole_method`: the method is this delegate alone, so that its inputs and outputs may be on the
-    delegate's device.
+    delegate's device. `default_profile`: what is used where nothing else names a profile.
     """
     specs = [
         CompileSpec(PROFILES_KEY, symbols_to_json(profiles)),
         CompileSpec(OPTIONS_KEY, options.to_json()),
+        CompileSpec(MACHINE_KEY, options.machine_json()),
     ]
-    if options.engine_cache_dir is not None:
-        cache = {"dir": options.engine_cache_dir, "bytes": options.engine_cache_bytes}
-        specs.append(CompileSpec(ENGINE_CACHE_KEY, json.dumps(cache).encode()))
-    return [*specs, CompileSpec(WHOLE_METHOD_KEY, b"")] if whole_method else specs
+    if whole_method:
+        specs.append(CompileSpec(WHOLE_METHOD_KEY, b""))
+    if default_profile is not None:
+        specs.append(CompileSpec(DEFAULT_PROFILE_KEY, default_profile.encode()))
+    return specs
 
 
 class TensorRTBackend(BackendDetails):
@@ -88,7 +98,7 @@ class TensorRTBackend(BackendDetails):
 
         Args:
             edge_program: The partition; its constants are baked into the engine.
-            compile_specs: What `compile_specs()` gives. The place of the engine cache is taken out
+            compile_specs: What `compile_specs()` gives. What is of this machine alone is taken out
                 of the list, as ExecuTorch writes it into the program.
 
         Raises:
@@ -97,28 +107,115 @@ class TensorRTBackend(BackendDetails):
             ValueError: A compile spec is missing, or the partition has an input or output that an
                 engine cannot have; the message names it.
         """
-        profiles, options = _read_specs(compile_specs)
-        compile_specs[:] = [spec for spec in compile_specs if spec.key != ENGINE_CACHE_KEY]
-        blob = build_blob(edge_program, profiles, options)
-        return PreprocessResult(processed_bytes=blob.to_bytes(), debug_handle_map={})
+        programs, specs = {"forward": [edge_program]}, {"forward": [compile_specs]}
+        [result] = TensorRTBackend.preprocess_multimethod(programs, specs)["forward"]
+        return result
+
+    @classmethod
+    def preprocess_multimethod(
+        cls,
+        edge_programs: dict[str, list[ExportedProgram]],
+        compile_specs: dict[str, list[list[CompileSpec]]],
+    ) -> dict[str, list[PreprocessResult]]:
+        """Builds the delegate blobs of all partitions of all methods, as `preprocess` does of one.
+
+        Engines are built `CompileOptions.parallel_builds` at a time. Partitions that are the same,
+        of one method or several, have one engine, built once; their blobs are the same bytes, which
+        ExecuTorch writes once.
+
+        Raises:
+            EngineBuildError, ImportError, ValueError: As `preprocess`; the message begins with the
+                partition.
+        """
+        partitions: list[_Partition] = []
+        for method, programs in edge_programs.items():
+            for index, program in enumerate(programs):
+                where = _where(method, index, len(programs), program)
+                specs = compile_specs[method][index]
+                with naming(where):
+                    partitions.append(_read_partition(where, program, specs))
+                specs[:] = [spec for spec in specs if spec.key != MACHINE_KEY]
+        blobs = iter(_build_blobs(partitions))
+        return {
+            method: [
+                PreprocessResult(processed_bytes=next(blobs), debug_handle_map={}) for _ in programs
+            ]
+            for method, programs in edge_programs.items()
+        }
 
 
-def build_blob(
-    partition: ExportedProgram, profiles: Sequence[ProfileSymbols], options: CompileOptions
-) -> DelegateBlob:
-    """Engine, bindings, profiles and, if asked for, the CPU fallback of a partition."""
-    inputs, outputs = _arguments(partition)
+@dataclass(frozen=True)
+class _Partition:
+    """A partition and what its blob is made of besides the engine.
+
+    `inputs` and `outputs` are the call's tensors with their argument index. `ranges` are the
+    engine's profiles, `engine_profiles` the index of each of `profiles` in them.
+    """
+
+    where: str
+    program: ExportedProgram
+    profiles: tuple[ProfileSymbols, ...]
+    options: CompileOptions
+    inputs: list[tuple[int, Node]]
+    outputs: list[tuple[int, Node]]
+    ranges: list[tuple[ShapeRange, ...]]
+    engine_profiles: list[int]
+
+
+def _where(method: str, index: int, count: int, program: ExportedProgram) -> str:
+    operators = [node.name for node in program.graph.nodes if node.op == "call_function"]
+    operators = operators or ["none"]
+    return (
+        f"method '{method}', partition {index + 1} of {count} ({len(operators)} operators, "
+        f"{operators[0]} to {operators[-1]})"
+    )
+
+
+def _read_partition(
+    where: str, program: ExportedProgram, specs: Sequence[CompileSpec]
+) -> _Partition:
+    profiles, options = _read_specs(specs)
+    inputs, outputs = _arguments(program)
     logger.info(
-        "partition of %d operators, %d inputs, %d outputs, profiles %s",
-        sum(node.op == "call_function" for node in partition.graph.nodes),
+        "%s: %d inputs, %d outputs, profiles %s",
+        where,
         len(inputs),
         len(outputs),
         ", ".join(profile.name for profile in profiles),
     )
     values = [node.meta["val"] for _, node in inputs]
     ranges, engine_profiles = distinct_ranges(values, profiles)
-    engine = _engine(partition, ranges, options)
-    fallback = build_fallback_program(partition) if options.cpu_fallback else None
+    return _Partition(where, program, profiles, options, inputs, outputs, ranges, engine_profiles)
+
+
+def _build_blobs(partitions: Sequence[_Partition]) -> list[bytes]:
+    """The blobs' bytes; the same object where they are the same."""
+    engines = build_engines(
+        [
+            EngineRequest(
+                partition.where,
+                partial(_engine_graph, partition.program),
+                partition.ranges,
+                partition.options,
+            )
+            for partition in partitions
+        ]
+    )
+    engines.reverse()
+    known: dict[bytes, bytes] = {}
+    blobs = []
+    for partition in partitions:
+        with naming(partition.where):
+            # No engine is kept longer than until its blob is there.
+            blob = _blob(partition, engines.pop()).to_bytes()
+        blobs.append(known.setdefault(blob, blob))
+    return blobs
+
+
+def _blob(partition: _Partition, engine: Engine) -> DelegateBlob:
+    """Engine, bindings, profiles and, if asked for, the CPU fallback of a partition."""
+    options = partition.options
+    fallback = build_fallback_program(partition.program) if options.cpu_fallback else None
     tensorrt = import_tensorrt()
     return DelegateBlob(
         engine_id=hashlib.sha256(engine.plan).digest(),
@@ -127,11 +224,11 @@ def build_blob(
         compute_capability=engine.compute_capability,
         hardware_compatibility=hardware_compatibility(options),
         version_compatible=options.version_compatible,
-        num_arguments=len(_user_inputs(partition)) + len(outputs),
-        bindings=_bindings(engine, inputs, outputs, ranges, profiles),
+        num_arguments=len(_user_inputs(partition.program)) + len(partition.outputs),
+        bindings=_bindings(partition, engine),
         profiles=tuple(
-            Profile(profile.name, index, ranges[index])
-            for profile, index in zip(profiles, engine_profiles, strict=True)
+            Profile(profile.name, index, partition.ranges[index])
+            for profile, index in zip(partition.profiles, partition.engine_profiles, strict=True)
         ),
         build_options={
             **options.described(),
@@ -155,11 +252,8 @@ def _read_specs(
                 "executorch_tensorrt.TensorRTPartitioner, which sets it"
             )
     options = CompileOptions.from_json(values[OPTIONS_KEY])
-    if ENGINE_CACHE_KEY in values:
-        cache = json.loads(values[ENGINE_CACHE_KEY])
-        options = dataclasses.replace(
-            options, engine_cache_dir=cache["dir"], engine_cache_bytes=cache["bytes"]
-        )
+    if MACHINE_KEY in values:
+        options = dataclasses.replace(options, **json.loads(values[MACHINE_KEY]))
     return symbols_from_json(values[PROFILES_KEY]), options
 
 
@@ -201,33 +295,25 @@ def _arguments(
     return inputs, outputs
 
 
-def _engine(
-    partition: ExportedProgram, ranges: Sequence[tuple[ShapeRange, ...]], options: CompileOptions
-) -> Engine:
-    module, _ = aten_graph(partition, constants_as_attributes=True)
+def _engine_graph(program: ExportedProgram) -> GraphModule:
+    module, _ = aten_graph(program, constants_as_attributes=True)
     replace_size_inputs(module)
-    return build_engine(module, ranges, options)
+    return module
 
 
-def _bindings(
-    engine: Engine,
-    inputs: Sequence[tuple[int, Node]],
-    outputs: Sequence[tuple[int, Node]],
-    ranges: Sequence[tuple[ShapeRange, ...]],
-    profiles: Sequence[ProfileSymbols],
-) -> tuple[Binding, ...]:
+def _bindings(partition: _Partition, engine: Engine) -> tuple[Binding, ...]:
     bindings = []
     for position, (name, (argument, node)) in enumerate(
-        zip(engine.input_names, inputs, strict=True)
+        zip(engine.input_names, partition.inputs, strict=True)
     ):
         dtype = _SCALAR_TYPES[node.meta["val"].dtype]
-        size = max_input_bytes(dtype, [profile[position].max for profile in ranges])
-        dims = _dims(node.meta["val"], profiles)
+        size = max_input_bytes(dtype, [profile[position].max for profile in partition.ranges])
+        dims = _dims(node.meta["val"], partition.profiles)
         bindings.append(Binding(name, dtype, True, argument, dims, size))
-    for name, (argument, node) in zip(engine.output_names, outputs, strict=True):
+    for name, (argument, node) in zip(engine.output_names, partition.outputs, strict=True):
         value = node.meta["val"]
-        size = output_bytes(value, profiles)
-        dims = _dims(value, profiles)
+        size = output_bytes(value, partition.profiles)
+        dims = _dims(value, partition.profiles)
         dtype = _SCALAR_TYPES[value.dtype]
         bindings.append(Binding(name, dtype, False, argument, dims, size))
     return tuple(bindings)

@@ -16,6 +16,7 @@ from executorch.exir import (
     ExecutorchProgramManager,
     to_edge_transform_and_lower,
 )
+from executorch.exir.backend.partitioner import Partitioner
 from executorch.exir.backend.utils import get_delegates
 from executorch.exir.passes import MemoryPlanningPass
 from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
@@ -28,17 +29,20 @@ from executorch_tensorrt.partitioner import TensorRTPartitioner
 from executorch_tensorrt.profiles import OptimizationProfile
 
 from .dynamic_shapes import TraceInputs, derive_dynamic_shapes
+from .methods import MethodSource, Model, method_sources
 
 logger = logging.getLogger("executorch_tensorrt")
 
 
 def export(
-    model: torch.nn.Module | ExportedProgram,
-    example_inputs: Sequence[Any] = (),
+    model: Model | Mapping[str, Model],
+    example_inputs: Sequence[Any] | Mapping[str, Sequence[Any]] = (),
     *,
     example_kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
-    profiles: Sequence[OptimizationProfile] = (),
+    profiles: Sequence[OptimizationProfile] | Mapping[str, Sequence[OptimizationProfile]] = (),
+    default_profiles: Mapping[str, str] | None = None,
+    fallback_partitioners: Sequence[Partitioner] = (),
     options: CompileOptions = CompileOptions(),  # noqa: B008 (it is frozen)
     strict: bool = False,
 ) -> ExecutorchProgramManager:
@@ -46,13 +50,23 @@ def export(
 
     Args:
         model: A module in eval mode, or a program that torch.export already made; for a program the
-            examples and `dynamic_shapes` are not to be given.
+            examples and `dynamic_shapes` are not to be given. It becomes the method "forward". A
+            mapping from method names to such models makes a program of several methods; then
+            `example_inputs`, `example_kwargs`, `dynamic_shapes` and `profiles` are each either a
+            mapping from the same names, or the same for every method. Methods whose graphs,
+            weights and profiles are the same have one engine, built and stored once.
         example_inputs: Positional inputs to trace with.
         example_kwargs: Keyword inputs to trace with.
         dynamic_shapes: As torch.export takes them. None: each dim that the profiles let vary is
             dynamic, over all sizes from the least to the greatest of any profile; torch.export
             finds out which dims are equal.
         profiles: Named shape regimes; at least one if an input is dynamic.
+        default_profiles: For each method, the name of the profile that it uses where neither the
+            call, a pin nor `RuntimeOptions.default_profile` names one; a method left out selects by
+            shape. None: where `model` is a mapping, a method named like one of its profiles uses
+            that one; the others select by shape.
+        fallback_partitioners: Who is offered what TensorRT leaves, in this order, such as
+            ExecuTorch's XnnpackPartitioner(). What is left then runs in ExecuTorch's own kernels.
         options: How the engines are built.
         strict: torch.export's tracing mode.
 
@@ -65,8 +79,9 @@ def export(
     Raises:
         TypeError: An argument has the wrong type.
         ValueError: A profile does not fit the model; the message names profile, input, dim and
-            numbers.
-        EngineBuildError: TensorRT built no engine; the message holds what it said.
+            numbers. Or a mapping does not have the methods' names.
+        EngineBuildError: TensorRT built no engine; the message names the partition and holds what
+            TensorRT said.
         ImportError: TensorRT is not installed.
 
     Example:
@@ -80,25 +95,28 @@ def export(
         ... )
         >>> program.save("model.pte")
     """
-    partitioner = TensorRTPartitioner(profiles, options=options)
-    if isinstance(model, ExportedProgram):
-        if example_inputs or example_kwargs or dynamic_shapes is not None:
-            raise ValueError(
-                "model is an ExportedProgram, which has its inputs and shapes already; give no "
-                "example_inputs, example_kwargs or dynamic_shapes with it"
+    _check_partitioners(fallback_partitioners)
+    sources = method_sources(
+        model, example_inputs, example_kwargs, dynamic_shapes, profiles, default_profiles
+    )
+    partitioners: dict[str, list[Partitioner]] = {}
+    for source in sources:
+        with source.named_in_errors():
+            own = TensorRTPartitioner(
+                source.profiles, options=options, default_profile=source.default_profile
             )
-        program = model
-    else:
-        program = _traced(
-            model, example_inputs, dict(example_kwargs or {}), dynamic_shapes, partitioner, strict
-        )
+        partitioners[source.name] = [own, *fallback_partitioners]
+    programs = {}
+    for source in sources:
+        with source.named_in_errors():
+            programs[source.name] = _exported(source, strict)
     started = time.perf_counter()
     logger.info("lowering to TensorRT")
     with torch.no_grad():
         # Not every operator that TensorRT takes is one that ExecuTorch's validity check knows.
         edge = to_edge_transform_and_lower(
-            program,
-            partitioner=[partitioner],
+            programs,
+            partitioner=partitioners,
             compile_config=EdgeCompileConfig(_check_ir_validity=False),
         )
         result = _to_executorch(edge)
@@ -107,14 +125,33 @@ def export(
     return result
 
 
-def _traced(
-    model: torch.nn.Module,
-    args: Sequence[Any],
-    kwargs: dict[str, Any],
-    dynamic_shapes: Any,
-    partitioner: TensorRTPartitioner,
-    strict: bool,
-) -> ExportedProgram:
+def _check_partitioners(partitioners: object) -> None:
+    if isinstance(partitioners, Partitioner) or not isinstance(partitioners, Sequence):
+        raise TypeError(
+            "fallback_partitioners must be a list of partitioners, got "
+            f"{type(partitioners).__name__}; write [partitioner]"
+        )
+    for index, item in enumerate(partitioners):
+        if not isinstance(item, Partitioner):
+            raise TypeError(
+                f"fallback_partitioners[{index}] must be an ExecuTorch Partitioner, got "
+                f"{type(item).__name__}"
+            )
+
+
+def _exported(source: MethodSource, strict: bool) -> ExportedProgram:
+    if not isinstance(source.model, ExportedProgram):
+        return _traced(source, strict)
+    if source.example_inputs or source.example_kwargs or source.dynamic_shapes is not None:
+        raise ValueError(
+            "model is an ExportedProgram, which has its inputs and shapes already; give no "
+            "example_inputs, example_kwargs or dynamic_shapes with it"
+        )
+    return source.model
+
+
+def _traced(source: MethodSource, strict: bool) -> ExportedProgram:
+    model, args = source.model, source.example_inputs
     if not isinstance(model, torch.nn.Module):
         raise TypeError(
             f"model must be a torch.nn.Module or an ExportedProgram, got {type(model).__name__}"
@@ -128,13 +165,13 @@ def _traced(
         warnings.warn(
             f"{type(model).__name__} is in training mode, so dropout and batch norm are exported "
             "as in training; call model.eval() first",
-            stacklevel=3,
+            stacklevel=4,
         )
     started = time.perf_counter()
     logger.info("tracing %s with torch.export", type(model).__name__)
-    inputs = TraceInputs(tuple(args), kwargs, dynamic_shapes)
-    if dynamic_shapes is None and partitioner.profiles:
-        inputs = derive_dynamic_shapes(model, inputs.args, kwargs, partitioner.profiles)
+    inputs = TraceInputs(tuple(args), dict(source.example_kwargs), source.dynamic_shapes)
+    if source.dynamic_shapes is None and source.profiles:
+        inputs = derive_dynamic_shapes(model, inputs.args, inputs.kwargs, source.profiles)
     with torch.no_grad():
         program = torch.export.export(
             model,
@@ -157,8 +194,7 @@ def _warn_of_missing_kernels(program: ExecutorchProgramManager) -> None:
         )
 
 
-def _is_one_delegate(edge: EdgeProgramManager) -> bool:
-    program = edge.exported_program()
+def _is_one_delegate(program: ExportedProgram) -> bool:
     delegates = get_delegates(program.graph)
     if len(delegates) != 1:
         return False
@@ -166,24 +202,32 @@ def _is_one_delegate(edge: EdgeProgramManager) -> bool:
     return any(spec.key == WHOLE_METHOD_KEY for spec in specs)
 
 
-def _returns_an_input(edge: EdgeProgramManager) -> bool:
-    signature = edge.exported_program().graph_signature
+def _returns_an_input(program: ExportedProgram) -> bool:
+    signature = program.graph_signature
     return not set(signature.user_inputs).isdisjoint(signature.user_outputs)
 
 
-def _to_executorch(edge: EdgeProgramManager) -> ExecutorchProgramManager:
-    signature = edge.exported_program().graph_signature
+def _written_buffers(program: ExportedProgram) -> list[str]:
+    signature = program.graph_signature
     written = set(signature.buffers_to_mutate.values())
-    names = [name for name, fqn in signature.inputs_to_buffers.items() if fqn in written]
+    return [name for name, fqn in signature.inputs_to_buffers.items() if fqn in written]
+
+
+def _to_executorch(edge: EdgeProgramManager) -> ExecutorchProgramManager:
+    programs = {name: edge.exported_program(name) for name in edge.methods}
+    written = sorted({name for item in programs.values() for name in _written_buffers(item)})
     config = ExecutorchBackendConfig(
         # Without the pass a written buffer would start from zeros, not from its value here.
-        passes=[InitializedMutableBufferPass(names)] if names else [],
+        passes=[InitializedMutableBufferPass(written)] if written else [],
         # The outputs of a method that is one delegate may be wanted on the GPU. An input that is
         # returned as it came is one value with an output: setting the one would set the other.
-        memory_planning_pass=MemoryPlanningPass(
-            alloc_graph_input=_returns_an_input(edge),
-            alloc_graph_output=not _is_one_delegate(edge),
-        ),
+        memory_planning_pass={
+            name: MemoryPlanningPass(
+                alloc_graph_input=_returns_an_input(program),
+                alloc_graph_output=not _is_one_delegate(program),
+            )
+            for name, program in programs.items()
+        },
     )
     with warnings.catch_warnings():
         # Says what would happen without the pass, with or without it.

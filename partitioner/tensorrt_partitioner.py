@@ -80,14 +80,17 @@ class TensorRTPartitioner(Partitioner):
     Args:
         profiles: What shapes the program's inputs may have; at least one for a dynamic program.
         options: How the engines are built.
+        default_profile: The name of the profile that the method uses where neither a call, a pin
+            nor the runtime's options name one. None: by input shape.
 
     Attributes:
         reasons: After partitioning, why each node outside was not taken: node name -> reason.
 
     Raises:
         TypeError: `profiles` is no list of OptimizationProfile, or `options` no CompileOptions.
-        ValueError: Two profiles have one name; when partitioning: a profile does not fit the
-            program, with the input, the dim and the numbers, or an option the TensorRT.
+        ValueError: Two profiles have one name, or none has that of `default_profile`; when
+            partitioning: a profile does not fit the program, with the input, the dim and the
+            numbers, or an option the TensorRT.
     """
 
     def __init__(
@@ -95,12 +98,20 @@ class TensorRTPartitioner(Partitioner):
         profiles: Sequence[OptimizationProfile] = (),
         *,
         options: CompileOptions = CompileOptions(),  # noqa: B008 (it is frozen)
+        default_profile: str | None = None,
     ) -> None:
         super().__init__()
         if not isinstance(options, CompileOptions):
             raise TypeError(f"options must be CompileOptions, got {type(options).__name__}")
         self.profiles = check_profiles(profiles)
         self.options = options
+        self.default_profile = default_profile
+        names = [profile.name for profile in self.profiles]
+        if default_profile is not None and default_profile not in names:
+            raise ValueError(
+                f"default_profile {default_profile!r} is no profile's name; the profiles are "
+                f"{', '.join(names) or 'none'}"
+            )
         self.reasons: dict[str, str] = {}
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
@@ -153,7 +164,12 @@ class TensorRTPartitioner(Partitioner):
             whole = _is_whole(exported_program, nodes)
             tags[tag] = DelegationSpec(
                 TensorRTBackend.__name__,
-                compile_specs(profiles, self.options, whole_method=whole),
+                compile_specs(
+                    profiles,
+                    self.options,
+                    whole_method=whole,
+                    default_profile=self.default_profile,
+                ),
             )
             for node in nodes:
                 node.meta["delegation_tag"] = tag

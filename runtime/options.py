@@ -16,7 +16,8 @@ class RuntimeOptions:
     Attributes:
         default_profile: The profile to use where neither the call nor :func:`optimization_profile`
             names one, by name or by index in declared order; or a mapping from method names to
-            that. ``None``: by input shape.
+            that, or to ``None``: by input shape. Methods that are not in it, and ``None`` in place
+            of it: the default that the method was exported with, else by input shape.
         profile_selection: ``"sticky"`` keeps the active profile while it fits, else takes the first
             in declared order that does. ``"first_fit"`` always takes the first that fits.
         profile_contexts: ``"per_profile"`` gives each profile an execution context of its own;
@@ -37,7 +38,7 @@ class RuntimeOptions:
         ValueError: For a value that is none of these, naming it.
     """
 
-    default_profile: str | int | Mapping[str, str | int] | None = None
+    default_profile: str | int | Mapping[str, str | int | None] | None = None
     profile_selection: Literal["sticky", "first_fit"] = "sticky"
     profile_contexts: Literal["per_profile", "single"] = "per_profile"
     cuda_graphs: bool = True
@@ -74,7 +75,8 @@ class RuntimeOptions:
             options.append(("weight_streaming_budget", str(self.weight_streaming_budget)))
         default = self.default_profile
         if isinstance(default, Mapping):
-            default = default.get(method)
+            by_shape = method in default and default[method] is None
+            default = "" if by_shape else default.get(method)
         if isinstance(default, str):
             options.append(("default_profile", default))
         elif default is not None:

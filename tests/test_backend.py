@@ -21,7 +21,10 @@ from torch.fx import Graph, GraphModule
 from executorch_tensorrt.backend import engine_builder, fallback_program, tensorrt_import
 from executorch_tensorrt.backend.compile_options import CompileOptions
 from executorch_tensorrt.backend.delegate_blob import DelegateBlob, ScalarType, ShapeRange
-from executorch_tensorrt.backend.engine_builder import EngineBuildError, build_engine
+from executorch_tensorrt.backend.engine_builder import (
+    EngineBuild,
+    EngineBuildError,
+)
 from executorch_tensorrt.backend.size_inputs import replace_size_inputs
 from executorch_tensorrt.backend.tensorrt_backend import TensorRTBackend
 from executorch_tensorrt.partitioner import TensorRTPartitioner
@@ -73,16 +76,16 @@ TOKENS = torch.zeros(1, 8, dtype=torch.long)
 def transformer(request: pytest.FixtureRequest) -> tuple[torch.nn.Module, DelegateBlob, list[int]]:
     """A transformer, its only delegate's blob, and the builder's profile count of each engine."""
     counts: list[int] = []
-    build = build_engine
+    build = EngineBuild.run
 
-    def counted(*args: Any) -> Any:
-        engine = build(*args)
+    def counted(self: EngineBuild) -> Any:
+        engine = build(self)
         counts.append(engine.num_profiles)
         return engine
 
     model = seeded(Transformer).to(request.param)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("executorch_tensorrt.backend.tensorrt_backend.build_engine", counted)
+        patch.setattr(EngineBuild, "run", counted)
         blob = only_blob(lower(model, (TOKENS,), SEQUENCE, PROFILES, WITH_FALLBACK))
     return model, blob, counts
 

@@ -16,9 +16,9 @@ from models import Mlp, Transformer, blobs, seeded
 from torch.fx import GraphModule
 
 from executorch_tensorrt import CompileOptions, OptimizationProfile, export
-from executorch_tensorrt.backend import engine_builder
 from executorch_tensorrt.backend.delegate_blob import ShapeRange
 from executorch_tensorrt.backend.engine import Engine
+from executorch_tensorrt.backend.engine_builder import EngineBuild
 from executorch_tensorrt.backend.engine_cache import EngineCache
 from executorch_tensorrt.backend.engine_fingerprint import engine_fingerprint
 
@@ -32,13 +32,13 @@ PROFILES = (
 def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows by one with each engine that TensorRT builds."""
     counts: list[int] = []
-    build = engine_builder._build
+    build = EngineBuild.run
 
-    def counted(*args: Any) -> Engine:
+    def counted(self: EngineBuild) -> Engine:
         counts.append(1)
-        return build(*args)
+        return build(self)
 
-    monkeypatch.setattr(engine_builder, "_build", counted)
+    monkeypatch.setattr(EngineBuild, "run", counted)
     return counts
 
 
