@@ -15,6 +15,7 @@ HARDWARE_COMPATIBILITY_LEVELS = ("ampere_plus", "same_compute_capability")
 DEFAULT_ENGINE_CACHE_BYTES = 10 * 1024**3
 
 _OPERATOR = re.compile(r"[A-Za-z_]\w*\.\w+(\.\w+)?")
+_FILE_NAME = re.compile(r"[\w-][\w.-]*")
 _COMPUTE_CAPABILITY = re.compile(r"\d{1,2}\.\d")
 
 # What says how this machine builds, and nothing about a program; never written into one.
@@ -64,6 +65,9 @@ class CompileOptions:
             or methods; fewer while host memory is short. With TensorRT, builds measure kernels on
             the GPU and several at once disturb each other's figures. The bytes do not depend on it
             with TensorRT-RTX.
+        engine_data_file: Name of a data file, without a folder, that the engines are put into
+            instead of the `.pte`: `program.write_tensor_data_to_file(folder)` writes it as
+            `<name>.ptd`, and the runtime is given both (`load(..., data=...)`).
 
     Raises:
         TypeError: An option has the wrong type.
@@ -84,6 +88,7 @@ class CompileOptions:
     engine_cache_dir: str | None = None
     engine_cache_bytes: int = DEFAULT_ENGINE_CACHE_BYTES
     parallel_builds: int = 1
+    engine_data_file: str | None = None
 
     def __post_init__(self) -> None:
         for name in (
@@ -109,6 +114,12 @@ class CompileOptions:
             )
         self._set_texts("compute_capabilities", _COMPUTE_CAPABILITY, "such as '8.6'")
         self._set_texts("cpu_operators", _OPERATOR, "such as 'aten.gelu' or 'aten.gelu.default'")
+        file = self.engine_data_file
+        if file is not None and not (isinstance(file, str) and _FILE_NAME.fullmatch(file)):
+            raise ValueError(
+                "CompileOptions.engine_data_file must be a file's name without folder, such as "
+                f"'model' for model.ptd, or None; got {file!r}"
+            )
         if self.engine_cache_dir is not None:
             if not isinstance(self.engine_cache_dir, str | os.PathLike):
                 raise TypeError(

@@ -39,6 +39,7 @@ __all__ = [
     "ScalarType",
     "Shape",
     "ShapeRange",
+    "engine_key",
     "max_bytes",
 ]
 
@@ -47,6 +48,7 @@ VERSION_MAJOR = 1
 VERSION_MINOR = 0
 HEADER_BYTES = 64
 SECTION_ALIGNMENT = 256
+EXTERNAL = 0  # an engine's offset where it lies outside the blob
 
 _HEADER = struct.Struct("<4sHHII6Q")
 _HEADER_PREFIX = struct.Struct("<4sHH")
@@ -69,8 +71,10 @@ class DelegateBlob:
         bindings: Inputs, then outputs, by ascending argument.
         profiles: In declared order; at least one.
         build_options: What the engine was built with, for people to read.
-        engine: The serialized engine.
+        engine: The serialized engine; empty where it lies outside, see `external_engine_bytes`.
         fallback: An ExecuTorch program of the partition for the CPU, or None.
+        external_engine_bytes: Size of an engine that is not in the blob but in the program's named
+            data, under `engine_key(engine_id)`; 0: it is in the blob.
     """
 
     engine_id: bytes
@@ -85,9 +89,14 @@ class DelegateBlob:
     build_options: Mapping[str, str] = field(repr=False)
     engine: Buffer = field(repr=False)
     fallback: Buffer | None = field(default=None, repr=False)
+    external_engine_bytes: int = 0
 
-    def to_bytes(self) -> bytes:
-        """The blob's bytes.
+    def to_bytes(self, *, check_engine_id: bool = True) -> bytes:
+        """The blob's bytes; the engine is copied once, into them.
+
+        Args:
+            check_engine_id: Whether to compare `engine_id` with the engine, which means reading all
+                of it.
 
         Raises:
             BlobError: The contents are inconsistent, so that no reader would accept the blob.
@@ -96,14 +105,18 @@ class DelegateBlob:
         fallback = memoryview(b"" if self.fallback is None else self.fallback).cast("B")
         if self.fallback is not None and not fallback:
             refuse("fallback", "is empty; None says that there is none")
-        if not engine:
+        if not engine and not self.external_engine_bytes:
             refuse("engine", "is empty")
-        if self.engine_id != hashlib.sha256(engine).digest():
+        if engine and self.external_engine_bytes:
+            refuse("engine", "is in the blob and, by external_engine_bytes, outside")
+        if engine and check_engine_id and self.engine_id != hashlib.sha256(engine).digest():
             refuse("engine id", "is not the SHA-256 of the engine")
         check_contents(self.num_arguments, self.bindings, self.profiles, self.build_options)
-        metadata = _write_metadata(self, len(engine), len(fallback))
-        engine_offset = _aligned(HEADER_BYTES + len(metadata))
-        engine_end = engine_offset + len(engine)
+        engine_bytes = len(engine) or self.external_engine_bytes
+        metadata = _write_metadata(self, engine_bytes, len(fallback))
+        metadata_end = HEADER_BYTES + len(metadata)
+        engine_offset = _aligned(metadata_end) if engine else EXTERNAL
+        engine_end = engine_offset + len(engine) if engine else metadata_end
         fallback_offset = _aligned(engine_end) if fallback else 0
         header = _HEADER.pack(
             MAGIC,
@@ -114,11 +127,11 @@ class DelegateBlob:
             HEADER_BYTES,
             len(metadata),
             engine_offset,
-            len(engine),
+            engine_bytes,
             fallback_offset,
             len(fallback),
         )
-        before_engine = bytes(engine_offset - HEADER_BYTES - len(metadata))
+        before_engine = bytes(engine_offset - metadata_end) if engine else b""
         before_fallback = bytes(fallback_offset - engine_end) if fallback else b""
         return b"".join((header, metadata, before_engine, engine, before_fallback, fallback))
 
@@ -139,6 +152,11 @@ class DelegateBlob:
             contents.num_arguments, contents.bindings, contents.profiles, contents.build_options
         )
         return contents
+
+
+def engine_key(engine_id: bytes) -> str:
+    """What an engine outside its blob is called in a program's named data."""
+    return f"tensorrt_engine_{engine_id.hex()}"
 
 
 def _aligned(offset: int) -> int:
@@ -201,6 +219,7 @@ class _Sections:
     minor: int
     metadata: memoryview
     engine: memoryview
+    engine_bytes: int
     fallback: memoryview | None
 
 
@@ -222,9 +241,12 @@ def _read_header(blob: memoryview) -> _Sections:
     if header_bytes != HEADER_BYTES:
         refuse("header bytes", f"are {header_bytes}, not {HEADER_BYTES}")
     metadata_end = _section_end(blob, "metadata", HEADER_BYTES, metadata_offset, metadata_size)
-    end = engine_end = _section_end(
-        blob, "engine", _aligned(metadata_end), engine_offset, engine_size
-    )
+    end = engine_end = metadata_end
+    if engine_offset != EXTERNAL or engine_size == 0:
+        end = engine_end = _section_end(
+            blob, "engine", _aligned(metadata_end), engine_offset, engine_size
+        )
+    engine = blob[engine_offset:engine_end] if engine_offset != EXTERNAL else blob[:0]
     fallback = None
     if fallback_size:
         end = _section_end(blob, "fallback", _aligned(end), fallback_offset, fallback_size)
@@ -233,14 +255,14 @@ def _read_header(blob: memoryview) -> _Sections:
         refuse("fallback offset", f"is {fallback_offset}, but its size is 0")
     if end != len(blob):
         refuse("size", f"is {len(blob)} bytes, its sections end at {end}")
-    if any(blob[metadata_end:engine_offset]) or (
+    if any(blob[metadata_end : engine_offset or metadata_end]) or (
         fallback is not None and any(blob[engine_end:fallback_offset])
     ):
         refuse("padding", "is not zero")
     metadata = blob[HEADER_BYTES:metadata_end]
     if zlib.crc32(metadata) != crc:
         refuse("metadata", f"has CRC-32 {zlib.crc32(metadata):08x}, the header says {crc:08x}")
-    return _Sections(minor, metadata, blob[engine_offset:engine_end], fallback)
+    return _Sections(minor, metadata, engine, engine_size, fallback)
 
 
 def _section_end(blob: memoryview, section: str, expected: int, offset: int, size: int) -> int:
@@ -300,6 +322,7 @@ def _read_metadata(sections: _Sections) -> DelegateBlob:
         build_options=build_options,
         engine=sections.engine,
         fallback=sections.fallback,
+        external_engine_bytes=0 if sections.engine else sections.engine_bytes,
     )
 
 
@@ -309,7 +332,7 @@ def _check_copies(reader: Reader, sections: _Sections) -> None:
     for code, what, value in (
         ("H", "major version", VERSION_MAJOR),
         ("H", "minor version", sections.minor),
-        ("Q", "engine size", len(sections.engine)),
+        ("Q", "engine size", sections.engine_bytes),
         ("Q", "fallback size", fallback_size),
     ):
         copy = reader.integer(code, what)

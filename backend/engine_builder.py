@@ -93,6 +93,7 @@ class EngineBuild:
         options: What it was configured by.
         num_outputs: Outputs that the engine must have.
         network_seconds: What it took to define the network.
+        gpu: The GPU that it was defined for, which another thread must make its own; None without.
     """
 
     interpreter: Any
@@ -100,6 +101,7 @@ class EngineBuild:
     options: CompileOptions
     num_outputs: int
     network_seconds: float
+    gpu: int | None
 
     def run(self) -> Engine:
         """Builds the engine, without the GIL; several builds may run at once.
@@ -114,7 +116,8 @@ class EngineBuild:
             config.num_optimization_profiles,
         )
         started = time.perf_counter()
-        with collected_errors() as errors:
+        device = contextlib.nullcontext() if self.gpu is None else torch.cuda.device(self.gpu)
+        with collected_errors() as errors, device:
             try:
                 plan = interpreter.builder.build_serialized_network(interpreter.ctx.net, config)
             except Exception as error:
@@ -179,7 +182,8 @@ def define_network(
             use_timing_cache(config, options)
         except Exception as error:
             raise EngineBuildError(_failure(str(error) or repr(error), errors)) from error
-    return EngineBuild(interpreter, config, options, len(outputs), seconds)
+    gpu = torch.cuda.current_device() if torch.cuda.is_available() else None
+    return EngineBuild(interpreter, config, options, len(outputs), seconds, gpu)
 
 
 def return_freed_memory() -> None:

@@ -17,7 +17,12 @@ from .delegate_blob import Flavour, ShapeRange
 from .symbol_ranges import size_expr
 
 # Options that say what becomes an engine, or what is done with it, but not how it is built.
-_NOT_OF_THE_ENGINE = {"cpu_fallback", "cpu_operators", "min_partition_operators"}
+_NOT_OF_THE_ENGINE = {
+    "cpu_fallback",
+    "cpu_operators",
+    "min_partition_operators",
+    "engine_data_file",
+}
 
 
 def engine_fingerprint(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
+from executorch.exir._serialize._named_data_store import NamedDataStore, NamedDataStoreOutput
 from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from torch.export import ExportedProgram
@@ -21,11 +22,13 @@ from .aten_graph import aten_graph, is_constant
 from .builder_config import hardware_compatibility
 from .compile_options import CompileOptions
 from .delegate_blob import (
+    SECTION_ALIGNMENT,
     Binding,
     DelegateBlob,
     Profile,
     ScalarType,
     ShapeRange,
+    engine_key,
 )
 from .delegate_blob import max_bytes as max_input_bytes
 from .engine import Engine
@@ -135,12 +138,9 @@ class TensorRTBackend(BackendDetails):
                 with naming(where):
                     partitions.append(_read_partition(where, program, specs))
                 specs[:] = [spec for spec in specs if spec.key != MACHINE_KEY]
-        blobs = iter(_build_blobs(partitions))
+        results = iter(_results(partitions))
         return {
-            method: [
-                PreprocessResult(processed_bytes=next(blobs), debug_handle_map={}) for _ in programs
-            ]
-            for method, programs in edge_programs.items()
+            method: [next(results) for _ in programs] for method, programs in edge_programs.items()
         }
 
 
@@ -188,8 +188,11 @@ def _read_partition(
     return _Partition(where, program, profiles, options, inputs, outputs, ranges, engine_profiles)
 
 
-def _build_blobs(partitions: Sequence[_Partition]) -> list[bytes]:
-    """The blobs' bytes; the same object where they are the same."""
+def _results(partitions: Sequence[_Partition]) -> list[PreprocessResult]:
+    """The partitions' blobs and, where those are to be outside, engines.
+
+    Where two are the same bytes they are the same object.
+    """
     engines = build_engines(
         [
             EngineRequest(
@@ -203,22 +206,41 @@ def _build_blobs(partitions: Sequence[_Partition]) -> list[bytes]:
     )
     engines.reverse()
     known: dict[bytes, bytes] = {}
-    blobs = []
+    results = []
     for partition in partitions:
+        engine = engines.pop()  # none is kept longer than until its blob is there
+        engine_id = hashlib.sha256(engine.plan).digest()
+        store = None
+        if partition.options.engine_data_file is not None:
+            if engine_id not in known:
+                known[engine_id] = bytes(engine.plan)
+            store = _data_store(partition.options.engine_data_file, engine_id, known[engine_id])
         with naming(partition.where):
-            # No engine is kept longer than until its blob is there.
-            blob = _blob(partition, engines.pop()).to_bytes()
-        blobs.append(known.setdefault(blob, blob))
-    return blobs
+            blob = _blob(partition, engine, engine_id).to_bytes(check_engine_id=False)
+        results.append(
+            PreprocessResult(
+                processed_bytes=known.setdefault(blob, blob),
+                debug_handle_map={},
+                data_store_output=store,
+            )
+        )
+    return results
 
 
-def _blob(partition: _Partition, engine: Engine) -> DelegateBlob:
+def _data_store(file: str, engine_id: bytes, plan: bytes) -> NamedDataStoreOutput:
+    store = NamedDataStore()
+    store.add_named_data(engine_key(engine_id), plan, SECTION_ALIGNMENT, external_tag=file)
+    return store.get_named_data_store_output()
+
+
+def _blob(partition: _Partition, engine: Engine, engine_id: bytes) -> DelegateBlob:
     """Engine, bindings, profiles and, if asked for, the CPU fallback of a partition."""
     options = partition.options
     fallback = build_fallback_program(partition.program) if options.cpu_fallback else None
     tensorrt = import_tensorrt()
+    outside = options.engine_data_file is not None
     return DelegateBlob(
-        engine_id=hashlib.sha256(engine.plan).digest(),
+        engine_id=engine_id,
         flavour=tensorrt.flavour,
         version=tensorrt.version,
         compute_capability=engine.compute_capability,
@@ -236,8 +258,9 @@ def _blob(partition: _Partition, engine: Engine) -> DelegateBlob:
             # TensorRT-RTX wants it to be the same where the engine runs.
             "nvidia_tf32_override": os.environ.get("NVIDIA_TF32_OVERRIDE", ""),
         },
-        engine=engine.plan,
+        engine=b"" if outside else engine.plan,
         fallback=fallback,
+        external_engine_bytes=engine.plan.nbytes if outside else 0,
     )
 
 

@@ -6,6 +6,7 @@ Needs neither PyTorch nor TensorRT's Python packages.
 from .errors import (
     DelegateInvalidCompatibility,
     InvalidArgument,
+    InvalidExternalData,
     MemoryAllocationFailed,
     NotFound,
     TensorRTError,
@@ -19,6 +20,7 @@ from .stream import cuda_stream
 __all__ = [
     "DelegateInvalidCompatibility",
     "InvalidArgument",
+    "InvalidExternalData",
     "MemoryAllocationFailed",
     "Method",
     "NotFound",

@@ -23,6 +23,10 @@ class DelegateInvalidCompatibility(TensorRTError):
     """The blob is damaged, or was built for another TensorRT version, flavour or GPU."""
 
 
+class InvalidExternalData(TensorRTError):
+    """An engine that lies outside its program is not in the data file given, or none was."""
+
+
 class NotFound(TensorRTError, LookupError):
     """TensorRT, CUDA, a GPU or a CPU fallback is not there; the text names what to install."""
 
@@ -33,7 +37,13 @@ class MemoryAllocationFailed(TensorRTError, MemoryError):
 
 _BY_CODE: dict[str, type[TensorRTError]] = {
     cls.__name__: cls
-    for cls in (InvalidArgument, DelegateInvalidCompatibility, NotFound, MemoryAllocationFailed)
+    for cls in (
+        InvalidArgument,
+        DelegateInvalidCompatibility,
+        InvalidExternalData,
+        NotFound,
+        MemoryAllocationFailed,
+    )
 }
 
 

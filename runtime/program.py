@@ -20,6 +20,7 @@ def load(
     device: str | None = None,
     options: RuntimeOptions | None = None,
     methods: Sequence[str] | None = None,
+    data: str | os.PathLike[str] | None = None,
 ) -> Program:
     """Load a ``.pte`` and its methods, engines and all, ready to execute.
 
@@ -31,9 +32,12 @@ def load(
             the program needs lives there. A program may be loaded several times, on several GPUs.
         options: How to select profiles, and more.
         methods: The methods to load; all of them by default.
+        data: The ``.ptd`` file that was exported with the program, where one was, as with
+            ``CompileOptions(engine_data_file=...)``. Not needed on the CPU.
 
     Raises:
         FileNotFoundError: There is no such file.
+        InvalidExternalData: ``data`` is missing or not the program's; the text names the engine.
         NotFound: No TensorRT, no GPU, no fallback; the text names what to install. No such GPU:
             the text lists those that are there.
         DelegateInvalidCompatibility: The program does not fit this TensorRT or GPU, or is damaged.
@@ -41,13 +45,16 @@ def load(
         KeyError: ``methods`` names one that the program does not have.
     """
     options = RuntimeOptions() if options is None else options
+    data_path = "" if data is None else os.fspath(data)
+    if data is not None and not os.path.isfile(data_path):
+        raise FileNotFoundError(f"no such data file: {data_path}")
     if isinstance(program, bytes):
-        native = _runtime.Program.from_bytes(program)
+        native = _runtime.Program.from_bytes(program, data_path)
     else:
         path = os.fspath(program)
         if not os.path.isfile(path):
             raise FileNotFoundError(f"no such program: {path}")
-        native = _runtime.Program.from_file(path)
+        native = _runtime.Program.from_file(path, data_path)
     names = list(native.method_names)
     options.check_methods(names)
     wanted = names if methods is None else list(methods)

@@ -2,6 +2,7 @@
 
 #include <executorch/extension/data_loader/buffer_data_loader.h>
 #include <executorch/extension/data_loader/mmap_data_loader.h>
+#include <executorch/extension/flat_tensor/flat_tensor_data_map.h>
 #include <executorch/runtime/backend/backend_options_map.h>
 #include <executorch/runtime/core/exec_aten/util/tensor_util.h>
 #include <executorch/runtime/platform/runtime.h>
@@ -55,6 +56,13 @@ std::string profiles_text(const std::vector<std::shared_ptr<const DelegateInfo>>
   return text;
 }
 
+std::unique_ptr<DataLoader> mapped(const std::string& path) {
+  using executorch::extension::MmapDataLoader;
+  auto loader = MmapDataLoader::from(path.c_str(), MmapDataLoader::MlockConfig::NoMlock);
+  check(loader.error(), "reading " + path);
+  return std::make_unique<MmapDataLoader>(std::move(loader.get()));
+}
+
 }  // namespace
 
 void check(Error error, const std::string& what) {
@@ -67,7 +75,7 @@ void check(Error error, const std::string& what) {
 
 LoadedMethod::LoadedMethod(std::shared_ptr<LoadedProgram> program, const std::string& name,
                            std::vector<BackendOption> options)
-    : program_(std::move(program)), name_(name), module_(program_->program_) {
+    : program_(std::move(program)), name_(name), module_(module_of(*program_)) {
   executorch::runtime::LoadBackendOptionsMap map;
   check(map.set_options(kBackendId, Span<BackendOption>(options.data(), options.size())),
         "setting the backend's options");
@@ -80,6 +88,12 @@ LoadedMethod::LoadedMethod(std::shared_ptr<LoadedProgram> program, const std::st
   for (size_t i = 0; i < method_->outputs_size(); ++i) {
     placeable_bytes_.push_back(find_placeable_bytes(i));
   }
+}
+
+LoadedMethod::MethodModule LoadedMethod::module_of(const LoadedProgram& program) {
+  if (program.data_path_.empty()) return MethodModule(program.program_);
+  // A Module reads no data file where it shares its program.
+  return MethodModule(program.new_loader_(), nullptr, nullptr, nullptr, mapped(program.data_path_));
 }
 
 bool LoadedMethod::find_takes_device_tensors() const {
@@ -208,28 +222,34 @@ Output LoadedMethod::take_output(size_t index, const GivenMemory* given, OutputM
       tensor.scalar_type(), {tensor.sizes().begin(), tensor.sizes().end()}, std::move(memory)};
 }
 
-LoadedProgram::LoadedProgram(std::unique_ptr<DataLoader> loader, const std::string& what)
-    : loader_(std::move(loader)) {
+LoadedProgram::LoadedProgram(NewLoader new_loader, const std::string& what,
+                             const std::string& data_path)
+    : new_loader_(std::move(new_loader)), data_path_(data_path), loader_(new_loader_()) {
   executorch::runtime::runtime_init();
   auto program = executorch::runtime::Program::load(loader_.get());
   check(program.error(), what + " is not an ExecuTorch program");
   program_ = std::make_shared<executorch::runtime::Program>(std::move(program.get()));
+  if (data_path_.empty()) return;
+  const auto data = mapped(data_path_);
+  check(executorch::extension::FlatTensorDataMap::load(data.get()).error(),
+        data_path_ + " is not an ExecuTorch data file");
 }
 
-std::shared_ptr<LoadedProgram> LoadedProgram::from_file(const std::string& path) {
+std::shared_ptr<LoadedProgram> LoadedProgram::from_file(const std::string& path,
+                                                        const std::string& data_path) {
   clear_last_error();
-  auto loader = executorch::extension::MmapDataLoader::from(
-      path.c_str(), executorch::extension::MmapDataLoader::MlockConfig::NoMlock);
-  check(loader.error(), "reading " + path);
-  auto owned = std::make_unique<executorch::extension::MmapDataLoader>(std::move(loader.get()));
-  return std::shared_ptr<LoadedProgram>(new LoadedProgram(std::move(owned), path));
-}
-
-std::shared_ptr<LoadedProgram> LoadedProgram::from_bytes(const void* data, size_t size) {
-  clear_last_error();
-  auto loader = std::make_unique<executorch::extension::BufferDataLoader>(data, size);
   return std::shared_ptr<LoadedProgram>(
-      new LoadedProgram(std::move(loader), "a buffer of " + std::to_string(size) + " bytes"));
+      new LoadedProgram([path] { return mapped(path); }, path, data_path));
+}
+
+std::shared_ptr<LoadedProgram> LoadedProgram::from_bytes(const void* data, size_t size,
+                                                         const std::string& data_path) {
+  clear_last_error();
+  const auto new_loader = [data, size] {
+    return std::make_unique<executorch::extension::BufferDataLoader>(data, size);
+  };
+  return std::shared_ptr<LoadedProgram>(
+      new LoadedProgram(new_loader, "a buffer of " + std::to_string(size) + " bytes", data_path));
 }
 
 std::vector<std::string> LoadedProgram::method_names() const {

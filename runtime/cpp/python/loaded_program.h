@@ -6,6 +6,7 @@
 #include <executorch/runtime/core/data_loader.h>
 #include <executorch_tensorrt/delegate_info.h>
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -82,6 +83,7 @@ class LoadedMethod {
     }
   };
 
+  static MethodModule module_of(const LoadedProgram& program);
   void set_input(size_t index, const executorch::runtime::EValue& value);
   std::optional<size_t> find_placeable_bytes(size_t output) const;
   OutputMemory prepare_output(size_t index);
@@ -101,9 +103,12 @@ class LoadedMethod {
 
 class LoadedProgram : public std::enable_shared_from_this<LoadedProgram> {
  public:
-  static std::shared_ptr<LoadedProgram> from_file(const std::string& path);
+  /// `data_path`: a .ptd file that the program's methods find their named data in; "": none.
+  static std::shared_ptr<LoadedProgram> from_file(const std::string& path,
+                                                  const std::string& data_path);
   /// The bytes must live as long as the program.
-  static std::shared_ptr<LoadedProgram> from_bytes(const void* data, size_t size);
+  static std::shared_ptr<LoadedProgram> from_bytes(const void* data, size_t size,
+                                                   const std::string& data_path);
 
   std::vector<std::string> method_names() const;
   std::shared_ptr<LoadedMethod> load_method(
@@ -111,9 +116,11 @@ class LoadedProgram : public std::enable_shared_from_this<LoadedProgram> {
 
  private:
   friend class LoadedMethod;
-  explicit LoadedProgram(std::unique_ptr<executorch::runtime::DataLoader> loader,
-                         const std::string& what);
+  using NewLoader = std::function<std::unique_ptr<executorch::runtime::DataLoader>()>;
+  LoadedProgram(NewLoader new_loader, const std::string& what, const std::string& data_path);
 
+  NewLoader new_loader_;  // of the program's bytes
+  std::string data_path_;
   std::unique_ptr<executorch::runtime::DataLoader> loader_;
   std::shared_ptr<executorch::runtime::Program> program_;
 };

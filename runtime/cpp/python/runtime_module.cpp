@@ -215,13 +215,14 @@ NB_MODULE(_runtime, m) {
 
   nb::class_<PyProgram>(m, "Program")
       .def_static("from_file",
-                  [](const std::string& path) {
+                  [](const std::string& path, const std::string& data_path) {
                     const Unlocked unlocked;
-                    return PyProgram{nb::object(), LoadedProgram::from_file(path)};
+                    return PyProgram{nb::object(), LoadedProgram::from_file(path, data_path)};
                   })
       .def_static("from_bytes",
-                  [](const nb::bytes& bytes) {
-                    return PyProgram{bytes, LoadedProgram::from_bytes(bytes.c_str(), bytes.size())};
+                  [](const nb::bytes& bytes, const std::string& data_path) {
+                    return PyProgram{
+                        bytes, LoadedProgram::from_bytes(bytes.c_str(), bytes.size(), data_path)};
                   })
       .def_prop_ro("method_names",
                    [](const PyProgram& self) { return self.program->method_names(); })

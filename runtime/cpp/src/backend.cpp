@@ -6,12 +6,14 @@
 
 #include <mutex>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "delegate.h"
 #include "engine_cache.h"
+#include "external_engine.h"
 #include "last_error.h"
 
 namespace executorch_tensorrt {
@@ -25,6 +27,7 @@ using executorch::runtime::CompileSpec;
 using executorch::runtime::DelegateHandle;
 using executorch::runtime::EValue;
 using executorch::runtime::FreeableBuffer;
+using executorch::runtime::NamedDataMap;
 using executorch::runtime::Span;
 
 /// A compile spec that the partitioner adds where the method is one delegate and nothing else.
@@ -41,9 +44,22 @@ std::string engine_name(const DelegateBlob& blob) {
   return std::string(to_string(blob.flavour)) + " " + to_string(blob.version);
 }
 
-Error use_cuda(DelegateParts& parts) {
+/// Memory of an engine that is not in its blob; needed until TensorRT has read it.
+using EngineData = std::optional<FreeableBuffer>;
+
+/// Finds such an engine, once.
+Error find_engine(DelegateParts& parts, const NamedDataMap* data, EngineData& found) {
+  if (!parts.blob.external_engine || found.has_value()) return Error::Ok;
+  auto loaded = load_external_engine(parts.blob, data);
+  if (!loaded.ok()) return loaded.error();
+  found.emplace(std::move(*loaded));
+  return Error::Ok;
+}
+
+Error use_cuda(DelegateParts& parts, const NamedDataMap* data, EngineData& found) {
   auto device = cuda_device(parts.options.device.index);
   if (!device.ok()) return device.error();
+  if (const Error error = find_engine(parts, data, found); error != Error::Ok) return error;
   auto engine = shared_tensorrt_engine(parts.blob, **device, parts.options.engine);
   if (!engine.ok()) return engine.error();
   parts.device = std::move(*device);
@@ -86,14 +102,19 @@ bool names_no_gpu(const DeviceChoice& choice) {
   return count > 0 && choice.index >= count;
 }
 
-Error choose_engine(DelegateParts& parts) {
+Error choose_engine(DelegateParts& parts, const NamedDataMap* data) {
   if (parts.options.device.kind == DeviceChoice::Kind::kCpu) return use_fallback(parts);
   const bool may_fall_back =
       parts.options.device.kind == DeviceChoice::Kind::kAutomatic && parts.blob.fallback.size > 0;
-  if (!may_fall_back) return use_cuda(parts);
-  const Error error = [&parts] {
+  EngineData found;
+  if (!may_fall_back) {
+    // What the caller gave is looked at first, whatever the machine.
+    const Error error = find_engine(parts, data, found);
+    return error == Error::Ok ? use_cuda(parts, data, found) : error;
+  }
+  const Error error = [&] {
     const UnloggedErrors quiet;  // it is said below, as what it is here
-    return use_cuda(parts);
+    return use_cuda(parts, data, found);
   }();
   if (error == Error::Ok) return Error::Ok;
   const std::string cause = last_error_message();
@@ -116,7 +137,9 @@ Result<DelegateHandle*> create_delegate(BackendInitContext& context, FreeableBuf
   parts.blob = std::move(*blob);
   parts.processed.emplace(std::move(processed));  // same memory: the sections still point into it
 
-  if (const Error error = choose_engine(parts); error != Error::Ok) return error;
+  if (const Error error = choose_engine(parts, context.get_named_data_map()); error != Error::Ok) {
+    return error;
+  }
   const bool on_cpu = parts.device->reads_host_memory();
   const char* method = context.get_method_name();
   parts.active =

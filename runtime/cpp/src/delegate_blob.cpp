@@ -30,6 +30,7 @@ constexpr size_t kBuildOptionBytes = 8;
 struct Sections {
   uint16_t minor = 0;
   Section metadata, engine, fallback;
+  bool external_engine = false;
 };
 
 /// A blob in memory ends far below SIZE_MAX, so this does not wrap.
@@ -58,6 +59,16 @@ Section read_section(ByteReader& header, const Section& blob, size_t expected,
                      " is cut off: the blob has " + std::to_string(blob.size) + " bytes");
   }
   return {blob.data + offset, static_cast<size_t>(size)};
+}
+
+/// The size of an engine outside the blob, whose offset is 0; taken off the header if it is one.
+Section read_external_engine(ByteReader& header) {
+  ByteReader ahead = header;
+  const auto offset = ahead.number<uint64_t>("engine offset");
+  const auto size = ahead.number<uint64_t>("engine size");
+  if (offset != 0 || size == 0) return {};
+  header = ahead;
+  return {nullptr, static_cast<size_t>(size)};
 }
 
 size_t end_of(const Section& section, const Section& blob) {
@@ -92,9 +103,14 @@ Sections read_header(const Section& blob) {
   const auto crc = header.number<uint32_t>("CRC-32");
   sections.metadata = read_section(header, blob, kHeaderBytes, "metadata");
   const size_t metadata_end = end_of(sections.metadata, blob);
-  sections.engine = read_section(header, blob, aligned(metadata_end), "engine");
-  check_zero(blob, metadata_end, aligned(metadata_end));
-  size_t end = end_of(sections.engine, blob);
+  size_t end = metadata_end;
+  sections.engine = read_external_engine(header);
+  sections.external_engine = sections.engine.size > 0;
+  if (!sections.external_engine) {
+    sections.engine = read_section(header, blob, aligned(metadata_end), "engine");
+    check_zero(blob, metadata_end, aligned(metadata_end));
+    end = end_of(sections.engine, blob);
+  }
   ByteReader fallback = header;  // two zeros, where there is none
   if (fallback.number<uint64_t>("fallback offset") != 0 ||
       fallback.number<uint64_t>("fallback size") != 0) {
@@ -191,6 +207,7 @@ DelegateBlob read_metadata(const Sections& sections) {
   DelegateBlob blob;
   blob.engine = sections.engine;
   blob.fallback = sections.fallback;
+  blob.external_engine = sections.external_engine;
   read_target(reader, blob);
   blob.num_arguments = reader.number<uint32_t>("argument count");
   const uint32_t bindings = reader.count(kBindingBytes, "binding count");

@@ -72,8 +72,9 @@ struct DelegateBlob {
   uint32_t num_inputs = 0;  // the first bindings that are inputs
   std::vector<Profile> profiles;
   std::vector<std::pair<std::string, std::string>> build_options;
-  Section engine;    // both point into the blob that was parsed
+  Section engine;    // both point into the blob that was parsed; no data: see external_engine
   Section fallback;  // an ExecuTorch program of the partition; size 0: none
+  bool external_engine = false;  // the engine's bytes are in the program's named data
 
   /// DelegateInvalidCompatibility, with the field named in the last error, for anything that is
   /// not a whole, consistent version-1 blob. Reads no byte outside [data, data + size).
