@@ -93,7 +93,7 @@ def test_a_missing_or_wrong_file_is_refused_by_the_engine_s_name(
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU the engine is loaded")
 def test_with_the_right_file_a_gpu_is_all_that_is_missing(folder: Path) -> None:
-    with pytest.raises(NotFound, match="no NVIDIA driver|CUDA"):
+    with pytest.raises(NotFound, match="no NVIDIA driver"):
         ett.load(folder / "model.pte", device="cuda", data=folder / "engines.ptd")
 
 
