@@ -96,7 +96,7 @@ void TorchCalls::remember(const nb::tuple& inputs, const nb::list& outputs) {
   for (const nb::handle output : outputs) {
     const nb::object dtype = torch_.attr(nb::str(output[0])), shape = output[1];
     const nb::object element = torch_.attr("zeros")(
-        1, "dtype"_a = dtype, "device"_a = torch_.attr("device")("cuda", gpu_));
+        nb::tuple(), "dtype"_a = dtype, "device"_a = torch_.attr("device")("cuda", gpu_));
     KnownOutput one{element.attr("expand")(shape), 0, {}};
     for (const nb::handle size : shape) one.sizes.push_back(nb::cast<SizesType>(size));
     one.bytes = nb::cast<size_t>(one.like.attr("nbytes"));

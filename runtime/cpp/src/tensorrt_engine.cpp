@@ -278,7 +278,11 @@ Error TensorRTContext::set_tensor_address(size_t binding, void* address, size_t 
                                        std::to_string(needed_bytes_[binding]) +
                                        " bytes, its memory has " + std::to_string(bytes));
   }
+  std::optional<DeviceScope> scope;
   if (tensor.is_shape_tensor) {
+    scope.emplace(
+        engine_->device());  // TensorRT waits for streams before it lets go of the old one
+    if (scope->error() != Error::Ok) return scope->error();
     alignas(std::max_align_t) static std::array<int64_t, kMaxRank> no_values{};
     if (address == nullptr && bytes == 0) address = no_values.data();
     shapes_inferred_ = false;  // they may depend on its values
