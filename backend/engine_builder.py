@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import is_fake, unset_fake_temporarily
 from torch.fx import GraphModule, Node
 
 from .aten_graph import add_tensor_metadata
+from .build_progress import build_with_progress
 from .builder_config import configure, save_timing_cache, use_timing_cache
 from .compile_options import CompileOptions
 from .delegate_blob import Flavour, ShapeRange
@@ -119,7 +120,7 @@ class EngineBuild:
         device = contextlib.nullcontext() if self.gpu is None else torch.cuda.device(self.gpu)
         with collected_errors() as errors, device:
             try:
-                plan = interpreter.builder.build_serialized_network(interpreter.ctx.net, config)
+                plan = build_with_progress(interpreter.builder, interpreter.ctx.net, config)
             except Exception as error:
                 raise EngineBuildError(_failure(str(error) or repr(error), errors)) from error
             if plan is None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from torch.fx import GraphModule
 
 from .blob_types import ShapeRange
+from .build_progress import cancel_builds
 from .compile_options import CompileOptions
 from .engine import Engine
 from .engine_builder import EngineBuild, define_network, ready_module, return_freed_memory
@@ -19,6 +20,8 @@ from .engine_fingerprint import engine_fingerprint
 
 logger = logging.getLogger("executorch_tensorrt")
 
+# Between looks for Ctrl-C: a signal that another thread got reaches Python when the main one wakes.
+_LOOK_SECONDS = 0.2
 # What a build may need of host memory beside what is there already, in multiples of the weights.
 _BUILD_MEMORY = 4
 
@@ -50,6 +53,7 @@ def build_engines(requests: Sequence[EngineRequest]) -> list[Engine]:
         EngineBuildError: An engine could not be built; the message begins with its `where`. Builds
             that have not begun are dropped.
         ImportError: TensorRT is not installed.
+        KeyboardInterrupt: Ctrl-C was pressed. TensorRT has stopped then.
     """
     most = max((request.options.parallel_builds for request in requests), default=1)
     builds: list[Future[Engine]] = []
@@ -62,11 +66,31 @@ def build_engines(requests: Sequence[EngineRequest]) -> list[Engine]:
             engines = []
             for request, build in zip(requests, builds, strict=True):
                 with naming(request.where):
-                    engines.append(build.result())
-        except BaseException:
+                    engines.append(_result(build))
+        except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
+            if isinstance(error, KeyboardInterrupt):
+                logger.warning("interrupted; waiting for TensorRT to stop at its next step")
+                cancel_builds()
+            _wait_through_interrupts(builds)
             raise
     return engines
+
+
+def _result(build: Future[Engine]) -> Engine:
+    while not build.done():
+        wait([build], _LOOK_SECONDS)
+    return build.result()
+
+
+def _wait_through_interrupts(builds: Collection[Future[Engine]]) -> None:
+    """However often Ctrl-C is pressed: what builds uses what the caller would free.
+
+    (An interrupted Thread.join takes a thread that still runs for one that has ended.)
+    """
+    while not all(build.done() for build in builds):
+        with contextlib.suppress(KeyboardInterrupt):
+            wait(builds, _LOOK_SECONDS)
 
 
 @contextlib.contextmanager
@@ -123,7 +147,7 @@ def _wait_for_memory(weights: int, parallel: int, builds: Collection[Future[Engi
     while running := {build for build in builds if not build.done()}:
         if len(running) < parallel and _BUILD_MEMORY * weights <= available_memory_bytes():
             return
-        wait(running, return_when=FIRST_COMPLETED)
+        wait(running, _LOOK_SECONDS, return_when=FIRST_COMPLETED)
 
 
 def _weight_bytes(module: GraphModule) -> int:
