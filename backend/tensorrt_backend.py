@@ -35,6 +35,7 @@ from .engine import Engine
 from .engine_builder import distinct_ranges, output_bytes
 from .engine_builds import EngineRequest, build_engines, naming
 from .fallback_program import build_fallback_program
+from .partition_report import PARTITION_REPORT_KEY, MethodReport
 from .size_inputs import replace_size_inputs
 from .symbol_ranges import ProfileSymbols, symbols_from_json, symbols_to_json
 from .tensorrt_import import import_tensorrt
@@ -65,11 +66,13 @@ def compile_specs(
     *,
     whole_method: bool = False,
     default_profile: str | None = None,
+    report: MethodReport | None = None,
 ) -> list[CompileSpec]:
     """What the partitioner tells `TensorRTBackend`, and the runtime.
 
     `whole_method`: the method is this delegate alone, so that its inputs and outputs may be on the
-    delegate's device. `default_profile`: what is used where nothing else names a profile.
+    delegate's device. `default_profile`: what is used where nothing else names a profile. `report`
+    is for people who ask the `.pte` what stayed outside, and why.
     """
     specs = [
         CompileSpec(PROFILES_KEY, symbols_to_json(profiles)),
@@ -80,6 +83,8 @@ def compile_specs(
         specs.append(CompileSpec(WHOLE_METHOD_KEY, b""))
     if default_profile is not None:
         specs.append(CompileSpec(DEFAULT_PROFILE_KEY, default_profile.encode()))
+    if report is not None:
+        specs.append(CompileSpec(PARTITION_REPORT_KEY, report.to_json()))
     return specs
 
 

@@ -9,7 +9,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ._export import export
+    from ._export import explain, export
+    from .backend.build_progress import build_progress
     from .backend.compile_options import CompileOptions
     from .backend.tensorrt_backend import TensorRTBackend
     from .partitioner import TensorRTPartitioner
@@ -34,7 +35,9 @@ _HOME = {
     "RuntimeOptions": ".runtime",
     "TensorRTBackend": ".backend.tensorrt_backend",
     "TensorRTPartitioner": ".partitioner",
+    "build_progress": ".backend.build_progress",
     "cuda_stream": ".runtime",
+    "explain": "._export",
     "export": "._export",
     "load": ".runtime",
     "optimization_profile": ".runtime",
@@ -49,7 +52,9 @@ __all__ = [
     "RuntimeOptions",
     "TensorRTBackend",
     "TensorRTPartitioner",
+    "build_progress",
     "cuda_stream",
+    "explain",
     "export",
     "load",
     "optimization_profile",

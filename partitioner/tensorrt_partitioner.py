@@ -16,12 +16,14 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 
 from executorch_tensorrt.backend.aten_graph import is_edge_program, node_values
 from executorch_tensorrt.backend.compile_options import CompileOptions
+from executorch_tensorrt.backend.partition_report import MethodReport
 from executorch_tensorrt.backend.size_inputs import can_rebuild, size_sources
 from executorch_tensorrt.backend.symbol_ranges import ProfileSymbols, size_expr
 from executorch_tensorrt.backend.tensorrt_backend import TensorRTBackend, compile_specs
 from executorch_tensorrt.backend.tensorrt_import import import_tensorrt
 from executorch_tensorrt.profiles import OptimizationProfile, check_profiles
 
+from .method_report import method_report
 from .node_support import NodeSupport, describe, is_channels_last, is_computation, is_size_node
 from .profile_ranges import resolve_profiles, warn_uncovered_sizes
 
@@ -146,6 +148,17 @@ class TensorRTPartitioner(Partitioner):
         }
         return sorted(present - refused - in_branches, key=str), None
 
+    def report(self, edge_program: ExportedProgram) -> MethodReport:
+        """What `partition` would take of an edge program and why not the rest; tags nothing.
+
+        Raises:
+            ValueError: A profile does not fit the program.
+        """
+        profiles = resolve_profiles(edge_program, self.profiles)
+        search = _PartitionSearch(edge_program, profiles, self.options)
+        partitions = search.run()
+        return method_report(edge_program, partitions, search.reasons())
+
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tags the nodes of each partition, and the constants that only it uses.
 
@@ -157,7 +170,8 @@ class TensorRTPartitioner(Partitioner):
         profiles = resolve_profiles(exported_program, self.profiles)
         search = _PartitionSearch(exported_program, profiles, self.options)
         partitions = search.run()
-        self.reasons = search.reasons()
+        self.reasons = search.described_reasons()
+        report = method_report(exported_program, partitions, search.reasons())
         tags = {}
         for index, nodes in enumerate(partitions):
             tag = f"tensorrt_{index}"
@@ -169,6 +183,7 @@ class TensorRTPartitioner(Partitioner):
                     self.options,
                     whole_method=whole,
                     default_profile=self.default_profile,
+                    report=report if index == 0 else None,
                 ),
             )
             for node in nodes:
@@ -207,15 +222,15 @@ class _PartitionSearch:
                 return sorted(partitions, key=lambda nodes: order[nodes[0]])
             self._excluded.update(refused)
 
-    def reasons(self) -> dict[str, str]:
+    def reasons(self) -> dict[Node, str]:
         """Why each node that computes something was not taken."""
-        reasons = {}
-        for node in self._program.graph.nodes:
-            if node.op == "call_function":
-                reason = self._support.reason(node)
-                if reason is not None:
-                    reasons[node.name] = f"{describe(node)}: {reason}"
-        return reasons
+        computing = (node for node in self._program.graph.nodes if node.op == "call_function")
+        reasons = ((node, self._support.reason(node)) for node in computing)
+        return {node: reason for node, reason in reasons if reason is not None}
+
+    def described_reasons(self) -> dict[str, str]:
+        """`reasons`, by node name, with the operator before each."""
+        return {node.name: f"{describe(node)}: {why}" for node, why in self.reasons().items()}
 
     def _misfits(self, nodes: Sequence[Node]) -> dict[Node, str]:
         """The nodes that a partition cannot have, with the reason; the rest is proposed anew."""

@@ -17,6 +17,8 @@ PUBLIC_NAMES = [
     "RuntimeOptions",
     "TensorRTBackend",
     "TensorRTPartitioner",
+    "build_progress",
+    "explain",
     "export",
     "load",
     "optimization_profile",
