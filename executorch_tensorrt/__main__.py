@@ -1,7 +1,10 @@
-"""``python -m executorch_tensorrt --cmake-dir``: where the C++ parts are installed."""
+"""``executorch-tensorrt``, also as ``python -m executorch_tensorrt``.
 
-import argparse
+``--cmake-dir`` prints where the C++ parts are installed; the commands are in export/cli.
+"""
+
 import os
+import sys
 
 from . import __path__
 
@@ -22,19 +25,23 @@ def cmake_dir() -> str:
 
 
 def main() -> None:
-    """Print what the options ask for."""
-    parser = argparse.ArgumentParser(prog="python -m executorch_tensorrt", description=__doc__)
-    parser.add_argument(
-        "--cmake-dir",
-        action="store_true",
-        required=True,
-        help="print the folder of the CMake package, for -Dexecutorch_tensorrt_DIR=",
-    )
-    parser.parse_args()
+    """The command line; `--cmake-dir` alone does without the packages that the rest needs."""
+    if sys.argv[1:2] == ["--cmake-dir"]:
+        try:
+            print(cmake_dir())
+        except FileNotFoundError as error:
+            sys.exit(str(error))
+        return
     try:
-        print(cmake_dir())
-    except FileNotFoundError as error:
-        parser.exit(1, f"{error}\n")
+        from ._export.cli.main import main as command_line
+    except ModuleNotFoundError as error:
+        if error.name not in ("click", "rich", "tomli"):
+            raise
+        sys.exit(
+            f"the command line needs {error.name}: pip install 'executorch-tensorrt[cli]' "
+            "(--cmake-dir does without)"
+        )
+    command_line()
 
 
 if __name__ == "__main__":

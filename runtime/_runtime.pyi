@@ -1,6 +1,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+tensorrt_headers_version: str
+
 def check_registration() -> None: ...
 
 class Delegate:

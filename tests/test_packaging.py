@@ -58,7 +58,7 @@ def test_running_a_program_requires_neither_torch_nor_tensorrt() -> None:
     assert names == {"executorch", "numpy"}
 
 
-@pytest.mark.parametrize("extra", ["rtx", "tensorrt", "demo", "test"])
+@pytest.mark.parametrize("extra", ["rtx", "tensorrt", "cli", "demo", "test"])
 def test_every_promised_extra_is_there(extra: str) -> None:
     assert extra in DISTRIBUTION.metadata.get_all("Provides-Extra", [])
 
@@ -145,7 +145,7 @@ def test_the_source_distribution_holds_all_that_a_build_takes(tmp_path: Path) ->
         *ROOT.glob("cmake/*"),
         *(
             p
-            for d in ("backend", "export", "partitioner", "runtime")
+            for d in ("backend", "export", "export/*", "partitioner", "runtime")
             for p in ROOT.glob(f"{d}/*.py")
         ),
     ]

@@ -41,3 +41,34 @@ def test_every_file_it_links_to_exists() -> None:
     links = [link for link in re.findall(r"\]\(([^)#]+)", README) if "://" not in link]
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_commands_run_as_pasted(tmp_path: Path) -> None:
+    (block,) = re.findall(r"```sh\n(executorch-tensorrt export.*?)```", README, re.DOTALL)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    script = f"set -e\nPATH={Path(sys.executable).parent}:$PATH\n{block}"
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    commands = re.findall(r"^executorch-tensorrt (\w+)", block, re.MULTILINE)
+    assert commands == ["export", "inspect", "run", "bench"]
+    assert "alternating" in done.stdout.splitlines()[-6]
+
+
+def test_the_command_lines_python_example_runs_as_pasted(tmp_path: Path) -> None:
+    text = (ROOT / "docs/command_line.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    script = tmp_path / "example.py"
+    script.write_text(example)
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    (printed,) = re.findall(r"^# prints: (.*)$", example, re.MULTILINE)
+    assert done.stdout.splitlines()[0] == printed

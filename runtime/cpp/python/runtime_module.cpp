@@ -166,6 +166,8 @@ NB_MODULE(_runtime, m) {
 
   nb::module_::import_("atexit").attr("register")(
       nb::cpp_function(&Unlocked::wait_for_all_at_exit));
+  // Of the headers that the library was built with; "" if with none, and so without an engine.
+  m.attr("tensorrt_headers_version") = EXECUTORCH_TENSORRT_HEADERS_VERSION;
   m.def("check_registration", [] {
     const Error error = registration_status();
     check(error, std::string("registering ") + kBackendId + " with ExecuTorch");

@@ -1,0 +1,1 @@
+"""The command line, `executorch-tensorrt`; docs/command_line.md describes it."""
