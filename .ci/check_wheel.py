@@ -72,6 +72,7 @@ def check_contents(wheel: Path) -> None:
         "executorch_tensorrt/lib/cmake/executorch_tensorrt/executorch_tensorrt-config.cmake",
         "executorch_tensorrt/backend/__init__.py",
         "executorch_tensorrt/_export/__init__.py",
+        "executorch_tensorrt/_export/cli/main.py",
         "executorch_tensorrt/py.typed",
     ):
         if not any(name.startswith(part) for name in names):
