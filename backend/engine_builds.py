@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -59,6 +60,7 @@ def build_engines(requests: Sequence[EngineRequest]) -> list[Engine]:
     builds: list[Future[Engine]] = []
     known: dict[str, Future[Engine]] = {}
     with ThreadPoolExecutor(most, "engine-build") as pool:
+        _start_threads(pool, most)
         try:
             for request in requests:
                 with naming(request.where):
@@ -75,6 +77,17 @@ def build_engines(requests: Sequence[EngineRequest]) -> list[Engine]:
             _wait_through_interrupts(builds)
             raise
     return engines
+
+
+def _start_threads(pool: ThreadPoolExecutor, count: int) -> None:
+    """Starts the pool's threads before there is work.
+
+    Of one that Ctrl-C interrupts the start of, the pool knows nothing, and would not wait for what
+    it builds.
+    """
+    barrier = threading.Barrier(count)
+    for ready in [pool.submit(barrier.wait) for _ in range(count)]:
+        ready.result()
 
 
 def _result(build: Future[Engine]) -> Engine:
