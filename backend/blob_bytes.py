@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 import struct
+from enum import IntEnum
+from typing import TypeVar
 
 from .blob_types import MAX_RANK, Shape, refuse
+
+_Member = TypeVar("_Member", bound=IntEnum)
+
+
+def member(kind: type[_Member], value: int, what: str) -> _Member:
+    """The member of an enumeration with this value."""
+    try:
+        return kind(value)
+    except ValueError:
+        refuse(what, f"{value} is not known")
 
 
 class Writer:

@@ -12,8 +12,11 @@ from .blob_types import (
     MAX_NAME_BYTES,
     MAX_RANK,
     Binding,
+    IndexCheck,
     Profile,
     ScalarType,
+    State,
+    StateMode,
     max_bytes,
     refuse,
 )
@@ -39,6 +42,76 @@ def check_contents(
     _check_names("build option", list(build_options))
     for key, value in build_options.items():
         _check_text(value, f"build option '{key}' value")
+
+
+def check_states(
+    bindings: Sequence[Binding],
+    states: Sequence[State],
+    guard: str | None,
+    index_checks: Sequence[IndexCheck],
+) -> None:
+    """Raises BlobError unless states, guard and index checks agree with the bindings."""
+    _check_names("state", [state.name for state in states])
+    tensors = {binding.name for binding in bindings}
+
+    def check_tensor(name: str, what: str) -> None:
+        _check_text(name, what, limit=MAX_NAME_BYTES)
+        if name in tensors:
+            refuse(what, f"'{name}' is another tensor of the engine already")
+        tensors.add(name)
+
+    for index, state in enumerate(states):
+        what = f"state {index} '{state.name}'"
+        _check_state(state, what)
+        check_tensor(state.input, f"{what} input")
+        check_tensor(state.output, f"{what} output")
+    if guard is not None:
+        check_tensor(guard, "guard")
+        if not states:
+            refuse("guard", f"is '{guard}', but there are no states")
+    names = {state.name for state in states}
+    for index, check in enumerate(index_checks):
+        _check_index_check(check, f"index check {index}", bindings, names)
+
+
+def _check_state(state: State, what: str) -> None:
+    if not isinstance(state.dtype, ScalarType):
+        refuse(f"{what} dtype", f"{state.dtype!r} is not a ScalarType")
+    if not isinstance(state.mode, StateMode):
+        refuse(f"{what} mode", f"{state.mode!r} is not a StateMode")
+    if len(state.shape) > MAX_RANK:
+        refuse(f"{what} rank", f"{len(state.shape)} is over {MAX_RANK}")
+    for dim, size in enumerate(state.shape):
+        if size < 0:
+            refuse(f"{what} dim {dim}", f"is {size}; a state's shape is static")
+    if state.nbytes >= 1 << 64:
+        refuse(f"{what} bytes", "do not fit in 64 bits")
+    if state.initial is not None:
+        size = memoryview(state.initial).nbytes
+        if size not in (0, state.nbytes):
+            refuse(f"{what} initial value", f"has {size} bytes, its shape takes {state.nbytes}")
+
+
+def _check_index_check(
+    check: IndexCheck, what: str, bindings: Sequence[Binding], states: set[str]
+) -> None:
+    def binding(position: int, field: str) -> Binding:
+        if not 0 <= position < len(bindings) or not bindings[position].is_input:
+            refuse(f"{what} {field}", f"{position} is no input among the bindings")
+        return bindings[position]
+
+    if binding(check.binding, "binding").dtype not in (ScalarType.INT32, ScalarType.INT64):
+        name = bindings[check.binding].name
+        refuse(f"{what} binding", f"'{name}' is {bindings[check.binding].dtype}, not an integer")
+    if check.least > check.greatest:
+        refuse(what, f"is of the range {check.least}..{check.greatest}, which is empty")
+    if check.extent is not None:
+        position, dim = check.extent
+        rank = len(binding(position, "extent binding").dims)
+        if not 0 <= dim < rank:
+            refuse(f"{what} extent dim", f"{dim} is not below the rank, {rank}")
+    if check.state not in states:
+        refuse(f"{what} state", f"'{check.state}' is no state of the blob")
 
 
 def _check_text(text: str, what: str, *, limit: int | None = None) -> None:

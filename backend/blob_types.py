@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NoReturn, TypeAlias
 
@@ -12,6 +12,7 @@ MAX_RANK = 8
 MAX_NAME_BYTES = 256
 
 Shape: TypeAlias = tuple[int, ...]
+Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class BlobError(ValueError):
@@ -124,6 +125,66 @@ class Binding:
     dims: Shape
     max_bytes: int
     is_shape_tensor: bool = False
+
+
+class StateMode(IntEnum):
+    """Where the engine writes a state's new value."""
+
+    PING_PONG = 0  # into other memory than it reads the old value from
+    ALIAS = 1  # to where the old value lies, in place
+
+    def __str__(self) -> str:
+        return self.name.lower().replace("_", "-")
+
+
+@dataclass(frozen=True)
+class State:
+    """A mutable buffer that the delegate owns: an input and an output that no caller passes.
+
+    Attributes:
+        name: Fully qualified name of the buffer in the module, unique in the blob.
+        dtype: Element type.
+        shape: Its shape, which is static.
+        input: The engine's tensor that holds the old value.
+        output: The engine's tensor that takes the new value.
+        mode: Whether the two lie in the same memory.
+        initial: The first value, row-major; None: zeros.
+    """
+
+    name: str
+    dtype: ScalarType
+    shape: Shape
+    input: str
+    output: str
+    mode: StateMode
+    initial: Buffer | None = field(default=None, repr=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its value."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class IndexCheck:
+    """What must hold of an input's values, the positions of a write, before the engine runs.
+
+    Attributes:
+        binding: The input's place among the bindings; its dtype is int32 or int64.
+        least: No value is less.
+        greatest: No value is greater; with `extent`, no value + size - 1 is.
+        state: Name of a state that the write goes to, for the message.
+        extent: Place among the bindings and dim of an input, whose size in a call is that of the
+            write. None: values are single positions.
+        contiguous: Whether the values must count up by ones, in row-major order.
+    """
+
+    binding: int
+    least: int
+    greatest: int
+    state: str
+    extent: tuple[int, int] | None = None
+    contiguous: bool = False
 
 
 def max_bytes(dtype: ScalarType, upper_bounds: Sequence[Sequence[int]]) -> int:

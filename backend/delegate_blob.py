@@ -11,20 +11,28 @@ import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
-from typing import TypeAlias, TypeVar
 
-from .blob_bytes import Reader, Writer
-from .blob_checks import check_contents
+from .blob_bytes import Reader, Writer, member
+from .blob_checks import check_contents, check_states
+from .blob_state_fields import (
+    read_index_check,
+    read_state,
+    write_index_check,
+    write_state,
+)
 from .blob_types import (
     Binding,
     BlobError,
+    Buffer,
     Flavour,
     HardwareCompatibility,
+    IndexCheck,
     Profile,
     ScalarType,
     Shape,
     ShapeRange,
+    State,
+    StateMode,
     max_bytes,
     refuse,
 )
@@ -35,25 +43,26 @@ __all__ = [
     "DelegateBlob",
     "Flavour",
     "HardwareCompatibility",
+    "IndexCheck",
     "Profile",
     "ScalarType",
     "Shape",
     "ShapeRange",
+    "State",
+    "StateMode",
     "engine_key",
     "max_bytes",
 ]
 
 MAGIC = b"ETRT"
 VERSION_MAJOR = 1
-VERSION_MINOR = 0
+VERSION_MINOR = 1
 HEADER_BYTES = 64
 SECTION_ALIGNMENT = 256
 EXTERNAL = 0  # an engine's offset where it lies outside the blob
 
 _HEADER = struct.Struct("<4sHHII6Q")
 _HEADER_PREFIX = struct.Struct("<4sHH")
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 @dataclass(frozen=True)
@@ -75,6 +84,10 @@ class DelegateBlob:
         fallback: An ExecuTorch program of the partition for the CPU, or None.
         external_engine_bytes: Size of an engine that is not in the blob but in the program's named
             data, under `engine_key(engine_id)`; 0: it is in the blob.
+        states: Mutable buffers that the delegate owns.
+        guard: The engine's output, bool of shape [1], that is true where every write of the call
+            to a state was in bounds; None: no write needs it.
+        index_checks: What must hold of inputs that are positions of writes to states.
     """
 
     engine_id: bytes
@@ -90,6 +103,9 @@ class DelegateBlob:
     engine: Buffer = field(repr=False)
     fallback: Buffer | None = field(default=None, repr=False)
     external_engine_bytes: int = 0
+    states: tuple[State, ...] = ()
+    guard: str | None = None
+    index_checks: tuple[IndexCheck, ...] = ()
 
     def to_bytes(self, *, check_engine_id: bool = True) -> bytes:
         """The blob's bytes; the engine is copied once, into them.
@@ -111,7 +127,7 @@ class DelegateBlob:
             refuse("engine", "is in the blob and, by external_engine_bytes, outside")
         if engine and check_engine_id and self.engine_id != hashlib.sha256(engine).digest():
             refuse("engine id", "is not the SHA-256 of the engine")
-        check_contents(self.num_arguments, self.bindings, self.profiles, self.build_options)
+        _check(self)
         engine_bytes = len(engine) or self.external_engine_bytes
         metadata = _write_metadata(self, engine_bytes, len(fallback))
         metadata_end = HEADER_BYTES + len(metadata)
@@ -148,15 +164,18 @@ class DelegateBlob:
         blob = memoryview(buffer).cast("B")
         sections = _read_header(blob)
         contents = _read_metadata(sections)
-        check_contents(
-            contents.num_arguments, contents.bindings, contents.profiles, contents.build_options
-        )
+        _check(contents)
         return contents
 
 
 def engine_key(engine_id: bytes) -> str:
     """What an engine outside its blob is called in a program's named data."""
     return f"tensorrt_engine_{engine_id.hex()}"
+
+
+def _check(blob: DelegateBlob) -> None:
+    check_contents(blob.num_arguments, blob.bindings, blob.profiles, blob.build_options)
+    check_states(blob.bindings, blob.states, blob.guard, blob.index_checks)
 
 
 def _aligned(offset: int) -> int:
@@ -170,11 +189,11 @@ def _write_metadata(blob: DelegateBlob, engine_bytes: int, fallback_bytes: int) 
     writer = Writer()
     writer.data += struct.pack("<HHQQ", VERSION_MAJOR, VERSION_MINOR, engine_bytes, fallback_bytes)
     writer.data += blob.engine_id
-    writer.integer("B", _member(Flavour, blob.flavour, "flavour"), "flavour")
+    writer.integer("B", member(Flavour, blob.flavour, "flavour"), "flavour")
     _write_numbers(writer, blob.version, 4, "TensorRT version")
     _write_numbers(writer, blob.compute_capability, 2, "compute capability")
     what = "hardware compatibility"
-    writer.integer("B", _member(HardwareCompatibility, blob.hardware_compatibility, what), what)
+    writer.integer("B", member(HardwareCompatibility, blob.hardware_compatibility, what), what)
     writer.integer("B", int(blob.version_compatible), "version compatible")
     writer.integer("I", blob.num_arguments, "argument count")
     writer.integer("I", len(blob.bindings), "binding count")
@@ -196,11 +215,17 @@ def _write_metadata(blob: DelegateBlob, engine_bytes: int, fallback_bytes: int) 
         for bounds in profile.inputs:
             for bound in (bounds.min, bounds.opt, bounds.max):
                 writer.shape(bound, f"{what} range")
-    writer.integer("I", 0, "state count")
+    writer.integer("I", len(blob.states), "state count")
+    for state in blob.states:
+        write_state(writer, state)
     writer.integer("I", len(blob.build_options), "build option count")
     for key, value in blob.build_options.items():
         writer.text(key)
         writer.text(value)
+    writer.text(blob.guard or "")
+    writer.integer("I", len(blob.index_checks), "index check count")
+    for check in blob.index_checks:
+        write_index_check(writer, check)
     return bytes(writer.data)
 
 
@@ -279,13 +304,13 @@ def _read_metadata(sections: _Sections) -> DelegateBlob:
     reader = Reader(sections.metadata)
     _check_copies(reader, sections)
     engine_id = bytes(reader.take(32, "engine id"))
-    flavour = _member(Flavour, reader.integer("B", "flavour"), "flavour")
+    flavour = member(Flavour, reader.integer("B", "flavour"), "flavour")
     major, minor, patch, build = (reader.integer("I", "TensorRT version") for _ in range(4))
     capability = (
         reader.integer("I", "compute capability"),
         reader.integer("I", "compute capability"),
     )
-    compatibility = _member(
+    compatibility = member(
         HardwareCompatibility,
         reader.integer("B", "hardware compatibility"),
         "hardware compatibility",
@@ -298,15 +323,22 @@ def _read_metadata(sections: _Sections) -> DelegateBlob:
     profiles = tuple(
         _read_profile(reader, index) for index in range(reader.count(12, "profile count"))
     )
-    states = reader.integer("I", "state count")
-    if states:
-        refuse("state count", f"is {states}; version 1.0 has none")
+    states = tuple(read_state(reader, index) for index in range(reader.count(30, "state count")))
+    if states and sections.minor < 1:
+        refuse("state count", f"is {len(states)}; version 1.0 has none")
     build_options: dict[str, str] = {}
     for index in range(reader.count(8, "build option count")):
         key = reader.text(f"build option {index} name")
         if key in build_options:
             refuse(f"build option {index} name", f"'{key}' is there twice")
         build_options[key] = reader.text(f"build option '{key}' value")
+    guard, index_checks = None, tuple[IndexCheck, ...]()
+    if sections.minor >= 1:
+        guard = reader.text("guard") or None
+        index_checks = tuple(
+            read_index_check(reader, index)
+            for index in range(reader.count(33, "index check count"))
+        )
     if reader.remaining() and sections.minor <= VERSION_MINOR:
         refuse("metadata", f"has {reader.remaining()} bytes after its last field")
     return DelegateBlob(
@@ -323,6 +355,9 @@ def _read_metadata(sections: _Sections) -> DelegateBlob:
         engine=sections.engine,
         fallback=sections.fallback,
         external_engine_bytes=0 if sections.engine else sections.engine_bytes,
+        states=states,
+        guard=guard,
+        index_checks=index_checks,
     )
 
 
@@ -340,20 +375,10 @@ def _check_copies(reader: Reader, sections: _Sections) -> None:
             refuse(what, f"is {value} in the header, {copy} in the metadata")
 
 
-_Member = TypeVar("_Member", bound=IntEnum)
-
-
-def _member(kind: type[_Member], value: int, what: str) -> _Member:
-    try:
-        return kind(value)
-    except ValueError:
-        refuse(what, f"{value} is not known")
-
-
 def _read_binding(reader: Reader, index: int) -> Binding:
     name = reader.text(f"binding {index} name")
     what = f"binding {index} '{name}'"
-    dtype = _member(ScalarType, reader.integer("B", f"{what} dtype"), f"{what} dtype")
+    dtype = member(ScalarType, reader.integer("B", f"{what} dtype"), f"{what} dtype")
     is_output = reader.choice("B", 2, f"{what} direction")
     flags = reader.choice("B", 2, f"{what} flags")
     argument = reader.integer("I", f"{what} argument")

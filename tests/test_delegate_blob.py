@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from raw_blob import ENGINE, metadata_of, minor_of, seal
 
 from executorch_tensorrt.backend.delegate_blob import (
     Binding,
@@ -29,8 +30,6 @@ from executorch_tensorrt.backend.delegate_blob import (
 )
 
 DATA = Path(__file__).parent / "data"
-ENGINE = b"an engine"
-
 X = Binding("x", ScalarType.FLOAT32, True, 0, (-1, 4), 8 * 4 * 4)
 Y = Binding("y", ScalarType.FLOAT32, False, 1, (-1, 4), 8 * 4 * 4)
 SMALL = ShapeRange((1, 4), (1, 4), (2, 4))
@@ -48,32 +47,6 @@ BLOB = DelegateBlob(
     build_options={"optimization_level": "3"},
     engine=ENGINE,
 )
-
-
-def seal(metadata: bytes, sections: bytes = b"", *, minor: int = 0, **fields: int) -> bytes:
-    """A blob with this metadata and its CRC, and with header fields as given."""
-    engine_offset = -(-(64 + len(metadata)) // 256) * 256
-    header = {
-        "major": 1,
-        "minor": minor,
-        "header_bytes": 64,
-        "crc": zlib.crc32(metadata),
-        "metadata_offset": 64,
-        "metadata_size": len(metadata),
-        "engine_offset": engine_offset,
-        "engine_size": len(ENGINE),
-        "fallback_offset": 0,
-        "fallback_size": 0,
-    }
-    assert fields.keys() <= header.keys()
-    header.update(fields)
-    packed = struct.pack("<4sHHII6Q", b"ETRT", *header.values())
-    return (packed + metadata).ljust(engine_offset, b"\0") + (sections or ENGINE)
-
-
-def metadata_of(blob: bytes) -> bytes:
-    size = struct.unpack_from("<Q", blob, 24)[0]
-    return blob[64 : 64 + size]
 
 
 def assert_refused(data: bytes) -> None:
@@ -105,7 +78,7 @@ def test_the_bytes_are_those_of_the_format_description() -> None:
     )
     metadata = b"".join(
         (
-            b"\x01\0\0\0" + b"\x09\0\0\0\0\0\0\0" + b"\x03\0\0\0\0\0\0\0",
+            b"\x01\0\x01\0" + b"\x09\0\0\0\0\0\0\0" + b"\x03\0\0\0\0\0\0\0",
             hashlib.sha256(ENGINE).digest(),
             b"\x02\x01\0\0\0\x06\0\0\0\x01\0\0\0\x78\0\0\0\x08\0\0\0\x09\0\0\0\0\0",
             b"\x01\0\0\0",
@@ -115,12 +88,13 @@ def test_the_bytes_are_those_of_the_format_description() -> None:
             b"\x01\0\0\0\x02\0\0\0\0\0\0\0" * 3,
             b"\0\0\0\0",
             b"\x01\0\0\0" + b"\x01\0\0\0k" + b"\0\0\0\0",
+            b"\0\0\0\0" + b"\0\0\0\0",
         )
     )
-    header = b"ETRT\x01\0\0\0\x40\0\0\0" + zlib.crc32(metadata).to_bytes(4, "little")
-    for offset, size in ((64, len(metadata)), (256, 9), (512, 3)):
+    header = b"ETRT\x01\0\x01\0\x40\0\0\0" + zlib.crc32(metadata).to_bytes(4, "little")
+    for offset, size in ((64, len(metadata)), (512, 9), (768, 3)):
         header += offset.to_bytes(8, "little") + size.to_bytes(8, "little")
-    expected = (header + metadata).ljust(256, b"\0") + ENGINE.ljust(256, b"\0") + b"pte"
+    expected = (header + metadata).ljust(512, b"\0") + ENGINE.ljust(256, b"\0") + b"pte"
     assert blob.to_bytes() == expected
 
 
@@ -281,10 +255,11 @@ def test_padding_before_the_fallback_must_be_zero() -> None:
 @each_golden
 def test_metadata_cut_off_anywhere_is_refused_with_a_right_crc_too(golden: bytes) -> None:
     metadata = metadata_of(golden)
-    minor_copy = struct.pack("<HH", 1, 1)
+    minor = minor_of(golden)
+    newer_copy = struct.pack("<HH", 1, 2)
     for size in range(len(metadata)):
-        assert_refused(seal(metadata[:size]))
-        assert_refused(seal(minor_copy + metadata[4:size], minor=1))
+        assert_refused(seal(metadata[:size], minor=minor))
+        assert_refused(seal(newer_copy + metadata[4:size], minor=2))
 
 
 @each_golden
@@ -298,7 +273,8 @@ def test_damaged_metadata_with_a_right_crc_never_raises_anything_else(golden: by
             strict=True,
         )
     )
-    assert DelegateBlob.from_bytes(seal(metadata, sections, **header)).to_bytes() == golden
+    header["minor"] = minor_of(golden)
+    assert seal(metadata, sections, **header) == golden
     source = random.Random(0)
     refused = 0
     for _ in range(2000):
@@ -328,8 +304,8 @@ WRONG_HEADERS: dict[str, tuple[dict[str, int], str]] = {
     "fallback beyond the end": ({"fallback_offset": 768, "fallback_size": 1}, "is cut off"),
     "fallback at 0": ({"fallback_size": 9}, "fallback offset is 0, not 768"),
     "another CRC": ({"crc": 1}, "the header says 00000001"),
-    "minor unlike its copy": ({"minor": 1}, "minor version is 1 in the header, 0 in the metadata"),
-    "older major": ({"major": 0}, "blob version 0.0; this build reads 1.x: export it again"),
+    "minor unlike its copy": ({"minor": 0}, "minor version is 0 in the header, 1 in the metadata"),
+    "older major": ({"major": 0}, "blob version 0.1; this build reads 1.x: export it again"),
 }
 
 
@@ -375,12 +351,12 @@ WRONG_METADATA: dict[str, tuple[Callable[[], bytes], str]] = {
     "flags": (put(X_FLAGS, "B", 2), "binding 0 'x' flags is 2"),
     "rank": (put(X_RANK, "I", 9), "binding 0 'x' dims rank 9 is over 8"),
     "profile count": (put(PROFILES, "I", 2**32 - 1), "profile count is 4294967295"),
-    "no profile": (lambda: METADATA[:PROFILES] + bytes(12), "profiles are none"),
+    "no profile": (lambda: METADATA[:PROFILES] + bytes(20), "profiles are none"),
     "range count": (put(SMALL_RANGES, "I", 2**32 - 1), "profile 'small' input count is 4294967295"),
-    "states": (put(STATES, "I", 1), "state count is 1"),
+    "state count": (put(STATES, "I", 2**32 - 1), "state count is 4294967295"),
     "option count": (put(STATES + 4, "I", 2**32 - 1), "build option count is 4294967295"),
     "repeated option": (
-        lambda: METADATA[: STATES + 4] + struct.pack("<I", 2) + 2 * METADATA[STATES + 8 :],
+        lambda: METADATA[: STATES + 4] + struct.pack("<I", 2) + 2 * METADATA[STATES + 8 : -8],
         "build option 1 name 'optimization_level' is there twice",
     ),
     "trailing byte": (lambda: METADATA + b"\0", "metadata has 1 bytes after its last field"),

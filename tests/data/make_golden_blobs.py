@@ -1,7 +1,8 @@
 """Writes the golden blobs beside this file, and a JSON beside each with what it holds.
 
 The Python and the C++ reader are both tested on them. They are kept as they are once a version of
-the format is out: a change in their bytes is a change of the format.
+the format is out: a change in their bytes is a change of the format. Those of version 1.0 were
+written by the writer of that version, and this script leaves them alone.
 
     python tests/data/make_golden_blobs.py
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,13 @@ from executorch_tensorrt.backend.delegate_blob import (
     DelegateBlob,
     Flavour,
     HardwareCompatibility,
+    IndexCheck,
     Profile,
     ScalarType,
     Shape,
     ShapeRange,
+    State,
+    StateMode,
     max_bytes,
 )
 
@@ -170,7 +175,95 @@ def shape_tensor() -> DelegateBlob:
     )
 
 
-GOLDEN = (static, two_profiles, shared_engine_profile, with_fallback, shape_tensor)
+def stateless() -> DelegateBlob:
+    """A blob of version 1.1 without states."""
+    return static()
+
+
+def kv_cache() -> DelegateBlob:
+    """Two caches written in place, the first at a start position, the second at positions."""
+    engine = some_bytes("kv_cache", 500)
+    decode, decode_rows = fixed(1, 1), fixed(1)
+    prefill, prefill_rows = ShapeRange((1, 2), (1, 4), (1, 8)), ShapeRange((2,), (4,), (8,))
+    start = fixed(1)
+    key = State(
+        "layers.0.key_cache",
+        ScalarType.FLOAT16,
+        (1, 2, 16, 4),
+        "key_in",
+        "key_out",
+        StateMode.ALIAS,
+    )
+    value = State(
+        "layers.0.value_cache",
+        ScalarType.BFLOAT16,
+        (1, 2, 16, 4),
+        "value_in",
+        "value_out",
+        StateMode.ALIAS,
+        some_bytes("value cache", 1 * 2 * 16 * 4 * 2),
+    )
+    return DelegateBlob(
+        engine_id=hashlib.sha256(engine).digest(),
+        flavour=Flavour.TENSORRT_RTX,
+        version=(1, 6, 1, 120),
+        compute_capability=(0, 0),
+        hardware_compatibility=HardwareCompatibility.NONE,
+        version_compatible=False,
+        num_arguments=4,
+        bindings=(
+            Binding("tokens", ScalarType.INT64, True, 0, (1, -1), 8 * 8),
+            Binding("start", ScalarType.INT32, True, 1, (1,), 4),
+            Binding("positions", ScalarType.INT64, True, 2, (-1,), 8 * 8),
+            Binding("logits", ScalarType.FLOAT32, False, 3, (1, -1, 10), 8 * 10 * 4),
+        ),
+        profiles=(
+            Profile("decode", 0, (decode, start, decode_rows)),
+            Profile("prefill", 1, (prefill, start, prefill_rows)),
+        ),
+        build_options={},
+        engine=engine,
+        fallback=some_bytes("fallback of kv_cache", 77),
+        states=(key, value),
+        index_checks=(
+            IndexCheck(1, 0, 15, key.name, extent=(0, 1)),
+            IndexCheck(2, 0, 15, value.name, contiguous=True),
+        ),
+    )
+
+
+def states() -> DelegateBlob:
+    """A counter, a ring buffer, a mask and a state without elements, in other memory each; a guard.
+
+    The ring buffer is written at the counter's value, so that its check is in the engine.
+    """
+    blob = static()
+    counter = State(
+        "position", ScalarType.INT64, (), "p_in", "p_out", StateMode.PING_PONG, bytes(7) + b"\1"
+    )
+    ring = State("ring", ScalarType.FLOAT32, (4, 2), "ring_in", "ring_out", StateMode.PING_PONG)
+    mask = State(
+        "früh.mask", ScalarType.BOOL, (3,), "mask_in", "mask_out", StateMode.PING_PONG, b"\1\0\1"
+    )
+    empty = State("empty", ScalarType.FLOAT32, (0, 2), "e_in", "e_out", StateMode.PING_PONG)
+    bindings = (
+        Binding("x", ScalarType.FLOAT32, True, 0, (1, 2), 8),
+        Binding("where", ScalarType.INT32, True, 1, (2, 2), 16),
+        Binding("y", ScalarType.FLOAT32, False, 2, (2,), 8),
+    )
+    return replace(
+        blob,
+        num_arguments=3,
+        bindings=bindings,
+        profiles=(Profile("default", 0, (fixed(1, 2), fixed(2, 2))),),
+        states=(counter, ring, mask, empty),
+        guard="in_bounds",
+        index_checks=(IndexCheck(1, -3, 2, mask.name),),
+    )
+
+
+GOLDEN_1_0 = (static, two_profiles, shared_engine_profile, with_fallback, shape_tensor)
+GOLDEN = (stateless, kv_cache, states)
 
 
 def description(blob: DelegateBlob) -> dict[str, Any]:
@@ -179,7 +272,7 @@ def description(blob: DelegateBlob) -> dict[str, Any]:
     def section(data: bytes | bytearray | memoryview | None) -> dict[str, Any] | None:
         return None if data is None else {"size": len(data), "crc32": f"{zlib.crc32(data):08x}"}
 
-    return {
+    described = {
         "engine_id": blob.engine_id.hex(),
         "flavour": str(blob.flavour),
         "version": ".".join(map(str, blob.version)),
@@ -214,6 +307,32 @@ def description(blob: DelegateBlob) -> dict[str, Any]:
         "engine": section(blob.engine),
         "fallback": section(blob.fallback),
     }
+    if blob.states:
+        described["states"] = [
+            {
+                "name": state.name,
+                "dtype": int(state.dtype),
+                "shape": list(state.shape),
+                "input": state.input,
+                "output": state.output,
+                "mode": int(state.mode),
+                "initial": section(state.initial),
+            }
+            for state in blob.states
+        ]
+        described["guard"] = blob.guard or ""
+        described["index_checks"] = [
+            {
+                "binding": check.binding,
+                "least": check.least,
+                "greatest": check.greatest,
+                "extent": list(check.extent or (-1, 0)),
+                "contiguous": check.contiguous,
+                "state": check.state,
+            }
+            for check in blob.index_checks
+        ]
+    return described
 
 
 def main() -> None:
