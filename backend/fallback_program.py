@@ -31,9 +31,10 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.value_ranges import bound_sympy
 
-from .aten_graph import aten_graph, mutated_inputs
+from .aten_graph import aten_graph
 from .fallback_precision import accumulate_in_float32
 from .size_inputs import replace_size_inputs
+from .state import owned_states, put_states_last
 from .symbol_ranges import size_expr
 
 aten = torch.ops.aten
@@ -48,8 +49,9 @@ class FallbackBuildError(RuntimeError):
 def build_fallback_program(partition: ExportedProgram) -> bytes:
     """The partition as a `.pte` whose one method, "forward", computes it on the CPU.
 
-    Its inputs are the partition's tensor inputs in order, its outputs the partition's. XNNPACK
-    computes what it can, ExecuTorch's portable kernels the rest.
+    Its inputs are the partition's tensor inputs in order, then the values of its states; its
+    outputs the partition's, then the states' new values. XNNPACK computes what it can, ExecuTorch's
+    portable kernels the rest.
 
     Raises:
         FallbackBuildError: The partition needs an operator that ExecuTorch has no CPU kernel for.
@@ -119,22 +121,27 @@ def _aten_program(partition: ExportedProgram) -> ExportedProgram:
     """
     module, nodes = aten_graph(partition, constants_as_attributes=False)
     replace_size_inputs(module)
+    put_states_last(partition, module, nodes)
     _copy_attention_results(module)
     _make_remainders_positive(module)
     accumulate_in_float32(module)
-    names = {old.name: new.name for old, new in nodes.items()}
-    left = {node.name for node in module.graph.find_nodes(op="placeholder")}
-    mutated = mutated_inputs(partition)
-    inputs = [
-        InputSpec(
-            InputKind.USER_INPUT if spec.arg.name in mutated else spec.kind,
-            TensorArgument(names[spec.arg.name]),
-            None if spec.arg.name in mutated else spec.target,
-            None if spec.arg.name in mutated else spec.persistent,
+    specs = {
+        nodes[old].name: spec
+        for old, spec in zip(
+            partition.graph.find_nodes(op="placeholder"),
+            partition.graph_signature.input_specs,
+            strict=True,
         )
-        for spec in partition.graph_signature.input_specs
-        if names[spec.arg.name] in left
-    ]
+    }
+    mutated = {nodes[state.input].name for state in owned_states(partition)}
+    inputs = []
+    for node in module.graph.find_nodes(op="placeholder"):
+        spec, argument = specs[node.name], TensorArgument(node.name)
+        inputs.append(
+            InputSpec(InputKind.USER_INPUT, argument, None)
+            if node.name in mutated
+            else InputSpec(spec.kind, argument, spec.target, spec.persistent)
+        )
     outputs = [
         OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(node.name), None)
         for node in module.graph.output_node().args[0]
@@ -146,12 +153,20 @@ def _aten_program(partition: ExportedProgram) -> ExportedProgram:
         root=module,
         graph=module.graph,
         graph_signature=signature,
-        state_dict={name: _frozen(value) for name, value in partition.state_dict.items()},
+        state_dict={
+            spec.target: _frozen(partition.state_dict[spec.target])
+            for spec in inputs
+            if spec.target in partition.state_dict
+        },
         range_constraints=partition.range_constraints,
         module_call_graph=[
             ModuleCallEntry("", ModuleCallSignature([], [], in_spec=in_spec, out_spec=out_spec))
         ],
-        constants=dict(partition.constants),
+        constants={
+            name: value
+            for name, value in partition.constants.items()
+            if name in {spec.target for spec in inputs}
+        },
         verifiers=[Verifier],
     )
 

@@ -18,7 +18,7 @@ from executorch.exir.backend.compile_spec_schema import CompileSpec
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from .aten_graph import aten_graph, is_constant
+from .aten_graph import aten_graph
 from .builder_config import hardware_compatibility
 from .compile_options import CompileOptions
 from .delegate_blob import (
@@ -28,6 +28,8 @@ from .delegate_blob import (
     Profile,
     ScalarType,
     ShapeRange,
+    State,
+    StateMode,
     engine_key,
 )
 from .delegate_blob import max_bytes as max_input_bytes
@@ -37,6 +39,7 @@ from .engine_builds import EngineRequest, build_engines, naming
 from .fallback_program import build_fallback_program
 from .partition_report import PARTITION_REPORT_KEY, MethodReport
 from .size_inputs import replace_size_inputs
+from .state import OwnedState, owned_states, put_states_last, user_inputs, user_outputs
 from .symbol_ranges import ProfileSymbols, symbols_from_json, symbols_to_json
 from .tensorrt_import import import_tensorrt
 
@@ -165,6 +168,7 @@ class _Partition:
     outputs: list[tuple[int, Node]]
     ranges: list[tuple[ShapeRange, ...]]
     engine_profiles: list[int]
+    states: tuple[OwnedState, ...]
 
 
 def _where(method: str, index: int, count: int, program: ExportedProgram) -> str:
@@ -181,16 +185,20 @@ def _read_partition(
 ) -> _Partition:
     profiles, options = _read_specs(specs)
     inputs, outputs = _arguments(program)
+    states = owned_states(program)
     logger.info(
-        "%s: %d inputs, %d outputs, profiles %s",
+        "%s: %d inputs, %d outputs, %d states, profiles %s",
         where,
         len(inputs),
         len(outputs),
+        len(states),
         ", ".join(profile.name for profile in profiles),
     )
     values = [node.meta["val"] for _, node in inputs]
     ranges, engine_profiles = distinct_ranges(values, profiles)
-    return _Partition(where, program, profiles, options, inputs, outputs, ranges, engine_profiles)
+    return _Partition(
+        where, program, profiles, options, inputs, outputs, ranges, engine_profiles, states
+    )
 
 
 def _results(partitions: Sequence[_Partition]) -> list[PreprocessResult]:
@@ -202,8 +210,8 @@ def _results(partitions: Sequence[_Partition]) -> list[PreprocessResult]:
         [
             EngineRequest(
                 partition.where,
-                partial(_engine_graph, partition.program),
-                partition.ranges,
+                partial(_engine_graph, partition),
+                _engine_ranges(partition),
                 partition.options,
             )
             for partition in partitions
@@ -251,7 +259,7 @@ def _blob(partition: _Partition, engine: Engine, engine_id: bytes) -> DelegateBl
         compute_capability=engine.compute_capability,
         hardware_compatibility=hardware_compatibility(options),
         version_compatible=options.version_compatible,
-        num_arguments=len(_user_inputs(partition.program)) + len(partition.outputs),
+        num_arguments=len(user_inputs(partition.program)) + len(partition.outputs),
         bindings=_bindings(partition, engine),
         profiles=tuple(
             Profile(profile.name, index, partition.ranges[index])
@@ -266,6 +274,7 @@ def _blob(partition: _Partition, engine: Engine, engine_id: bytes) -> DelegateBl
         engine=b"" if outside else engine.plan,
         fallback=fallback,
         external_engine_bytes=engine.plan.nbytes if outside else 0,
+        states=_states(partition, engine),
     )
 
 
@@ -285,27 +294,18 @@ def _read_specs(
     return symbols_from_json(values[PROFILES_KEY]), options
 
 
-def _user_inputs(partition: ExportedProgram) -> list[Node]:
-    """The delegate call's inputs: what is left of the placeholders without the constants."""
-    return [
-        node
-        for node in partition.graph.find_nodes(op="placeholder")
-        if not is_constant(partition, node)
-    ]
-
-
 def _arguments(
     partition: ExportedProgram,
 ) -> tuple[list[tuple[int, Node]], list[tuple[int, Node]]]:
     """The call's tensors with their argument index: inputs, outputs. Sizes have no binding."""
-    placeholders = _user_inputs(partition)
+    placeholders = user_inputs(partition)
     inputs = [
         (index, node)
         for index, node in enumerate(placeholders)
         if isinstance(node.meta["val"], torch.Tensor)
     ]
-    outputs = list(enumerate(partition.graph.output_node().args[0], len(placeholders)))
-    if not inputs:
+    outputs = list(enumerate(user_outputs(partition), len(placeholders)))
+    if not inputs and not owned_states(partition):
         raise ValueError("the partition has no tensor input; an engine needs one")
     for kind, arguments in (("input", inputs), ("output", outputs)):
         for _, node in arguments:
@@ -323,22 +323,48 @@ def _arguments(
     return inputs, outputs
 
 
-def _engine_graph(program: ExportedProgram) -> GraphModule:
-    module, _ = aten_graph(program, constants_as_attributes=True)
+def _engine_graph(partition: _Partition) -> GraphModule:
+    module, nodes = aten_graph(partition.program, constants_as_attributes=True)
     replace_size_inputs(module)
+    put_states_last(partition.program, module, nodes)
     return module
+
+
+def _engine_ranges(partition: _Partition) -> list[tuple[ShapeRange, ...]]:
+    """For each engine profile, the ranges of the inputs and then of the states."""
+    shapes = [tuple(state.initial.shape) for state in partition.states]
+    static = [ShapeRange(shape, shape, shape) for shape in shapes]
+    return [(*profile, *static) for profile in partition.ranges]
+
+
+def _states(partition: _Partition, engine: Engine) -> tuple[State, ...]:
+    first_input, first_output = len(partition.inputs), len(partition.outputs)
+    return tuple(
+        State(
+            name=state.name,
+            dtype=_SCALAR_TYPES[state.initial.dtype],
+            shape=tuple(state.initial.shape),
+            input=engine.input_names[first_input + index],
+            output=engine.output_names[first_output + index],
+            mode=StateMode.PING_PONG,
+            initial=state.initial_bytes(),
+        )
+        for index, state in enumerate(partition.states)
+    )
 
 
 def _bindings(partition: _Partition, engine: Engine) -> tuple[Binding, ...]:
     bindings = []
     for position, (name, (argument, node)) in enumerate(
-        zip(engine.input_names, partition.inputs, strict=True)
+        zip(engine.input_names[: len(partition.inputs)], partition.inputs, strict=True)
     ):
         dtype = _SCALAR_TYPES[node.meta["val"].dtype]
         size = max_input_bytes(dtype, [profile[position].max for profile in partition.ranges])
         dims = _dims(node.meta["val"], partition.profiles)
         bindings.append(Binding(name, dtype, True, argument, dims, size))
-    for name, (argument, node) in zip(engine.output_names, partition.outputs, strict=True):
+    for name, (argument, node) in zip(
+        engine.output_names[: len(partition.outputs)], partition.outputs, strict=True
+    ):
         value = node.meta["val"]
         size = output_bytes(value, partition.profiles)
         dims = _dims(value, partition.profiles)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 from executorch.exir.backend.backend_details import BackendDetails
@@ -25,6 +25,7 @@ from executorch_tensorrt.profiles import OptimizationProfile, check_profiles
 
 from .method_report import method_report
 from .node_support import NodeSupport, describe, is_channels_last, is_computation, is_size_node
+from .owned_state import own_mutated_buffers
 from .profile_ranges import resolve_profiles, warn_uncovered_sizes
 
 logger = logging.getLogger("executorch_tensorrt")
@@ -86,7 +87,8 @@ class TensorRTPartitioner(Partitioner):
             nor the runtime's options name one. None: by input shape.
 
     Attributes:
-        reasons: After partitioning, why each node outside was not taken: node name -> reason.
+        reasons: After partitioning, why each node outside was not taken, and why a buffer that the
+            program writes stays with the caller: name of the node or the buffer -> reason.
 
     Raises:
         TypeError: `profiles` is no list of OptimizationProfile, or `options` no CompileOptions.
@@ -172,11 +174,18 @@ class TensorRTPartitioner(Partitioner):
         partitions = search.run()
         self.reasons = search.described_reasons()
         report = method_report(exported_program, partitions, search.reasons())
+        for index, nodes in enumerate(partitions):
+            for node in nodes:
+                node.meta["delegation_tag"] = f"tensorrt_{index}"
+        tag_constant_data(exported_program)
+        left = own_mutated_buffers(exported_program)
+        self.reasons.update(
+            {fqn: f"buffer '{fqn}' stays with the caller: {why}" for fqn, why in left.items()}
+        )
         tags = {}
         for index, nodes in enumerate(partitions):
-            tag = f"tensorrt_{index}"
-            whole = _is_whole(exported_program, nodes)
-            tags[tag] = DelegationSpec(
+            whole = _is_whole(exported_program, nodes, left)
+            tags[f"tensorrt_{index}"] = DelegationSpec(
                 TensorRTBackend.__name__,
                 compile_specs(
                     profiles,
@@ -186,9 +195,6 @@ class TensorRTPartitioner(Partitioner):
                     report=report if index == 0 else None,
                 ),
             )
-            for node in nodes:
-                node.meta["delegation_tag"] = tag
-        tag_constant_data(exported_program)
         _report(exported_program, partitions, self.reasons)
         return PartitionResult(exported_program, tags)
 
@@ -334,10 +340,10 @@ class _PartitionSearch:
         return misfits
 
 
-def _is_whole(program: ExportedProgram, nodes: Sequence[Node]) -> bool:
+def _is_whole(program: ExportedProgram, nodes: Sequence[Node], left: Mapping[str, str]) -> bool:
     """Whether nothing but this partition will touch the program's inputs and outputs."""
     inside = set(nodes)
-    if program.graph_signature.buffers_to_mutate or program.graph_signature.user_inputs_to_mutate:
+    if left or program.graph_signature.user_inputs_to_mutate:
         return False  # ExecuTorch copies those outside the delegate
     computing = (node for node in program.graph.nodes if node.op == "call_function")
     outputs = program.graph.output_node().all_input_nodes
