@@ -18,6 +18,8 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.passes.shape_prop import _extract_tensor_metadata
 
+from .symbol_ranges import size_expr
+
 aten = torch.ops.aten
 
 # Functional operators whose name ends in _copy but that copy nothing of a view.
@@ -158,8 +160,8 @@ def _as_aten(node: Node) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     if target in _GLOBAL_POOLS and all(size == 1 for size in args[1]):
         dims = list(range(-len(args[1]), 0))
         return aten.mean.dim, (args[0], dims, True), {}
-    if target is aten.copy.default and _is_broadcast(node):
-        return aten.expand.default, (args[1], list(node.args[0].meta["val"].shape)), {}
+    if target is aten.copy.default:
+        return _copied(node, args) or (target, args, kwargs)
     return target, args, kwargs
 
 
@@ -192,8 +194,15 @@ def _transposed(node: Node, args: tuple[Any, ...]) -> list[int]:
     return order
 
 
-def _is_broadcast(node: Node) -> bool:
-    """Whether a functional copy does no more than broadcast its source to a static shape."""
+def _copied(node: Node, args: tuple[Any, ...]) -> Any:
+    """What a functional copy does to its source alone; None where that is two things at once."""
     into, source = node.args[0].meta["val"], node.args[1].meta["val"]
+    same_shape = [*map(size_expr, into.shape)] == [*map(size_expr, source.shape)]
+    if same_shape and into.dtype == source.dtype:
+        return aten.clone.default, (args[1],), {}
+    if same_shape:
+        return aten._to_copy.default, (args[1],), {"dtype": into.dtype}
     static = not any(isinstance(size, torch.SymInt) for size in into.shape)
-    return static and into.dtype == source.dtype
+    if static and into.dtype == source.dtype:
+        return aten.expand.default, (args[1], list(into.shape)), {}
+    return None

@@ -22,6 +22,8 @@ trt = tensorrt.trt
 
 from torch_tensorrt import Device, dtype  # noqa: E402
 from torch_tensorrt.dynamo._settings import CompilationSettings  # noqa: E402
+from torch_tensorrt.dynamo._SourceIR import SourceIR as SourceIR  # noqa: E402
+from torch_tensorrt.dynamo.conversion import impl as impl  # noqa: E402
 from torch_tensorrt.dynamo.conversion._ConversionContext import (  # noqa: E402
     ConversionContext as ConversionContext,
 )
@@ -64,7 +66,7 @@ def settings(options: CompileOptions) -> CompilationSettings:
 @contextlib.contextmanager
 def converter_registry(options: CompileOptions) -> Iterator[Any]:
     """The registry under our settings, with our own converters; undone afterwards."""
-    from .own_converters import OWN_CONVERTERS
+    from .own_converters import OWN_CONVERTERS, SHARED
 
     changed: dict[Any, Sequence[ConverterSupport]] = {}
     for target in _ALSO_DYNAMIC:
@@ -78,7 +80,8 @@ def converter_registry(options: CompileOptions) -> Iterator[Any]:
             capability_validator=lambda node, settings, takes=takes: takes(node),
             supports_dynamic_shapes=True,
         )
-        changed[target] = [own]
+        others = DYNAMO_ATEN_CONVERTERS.get(target, ()) if target in SHARED else ()
+        changed[target] = [own, *others]
     before = {target: DYNAMO_ATEN_CONVERTERS.get(target) for target in changed}
     settings_before = DYNAMO_CONVERTERS.compilation_settings
     DYNAMO_ATEN_CONVERTERS.update(changed)

@@ -13,7 +13,15 @@ from typing import Any, TypeAlias
 import torch
 from torch.fx import Node
 
-from .converters import get_trt_tensor, trt, trt_dtype
+from .converters import SourceIR, get_trt_tensor, impl, trt, trt_dtype
+from .write_converters import (
+    index_copy,
+    index_put,
+    slice_scatter,
+    takes_index_copy,
+    takes_index_put,
+    takes_slice,
+)
 
 aten = torch.ops.aten
 
@@ -92,6 +100,20 @@ def size_remainder(
     return _combine(net, left, whole, trt.ElementWiseOperation.SUB)
 
 
+def scaled_sum(
+    ctx: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str
+) -> Any:
+    """a + alpha * b; Torch-TensorRT's own gives two layers one name."""
+    scaled = impl.elementwise.mul(
+        ctx, target, SourceIR.ATEN, f"{name}_scaled", args[1], kwargs["alpha"]
+    )
+    return impl.elementwise.add(ctx, target, SourceIR.ATEN, name, args[0], scaled)
+
+
+def _is_scaled(node: Node) -> bool:
+    return bool(node.kwargs.get("alpha", 1) != 1)
+
+
 def _has_rank(node: Node) -> bool:
     return bool(node.args[0].meta["val"].dim() > 0)
 
@@ -110,7 +132,15 @@ OWN_CONVERTERS: Mapping[Any, tuple[Converter, Callable[[Node], bool]]] = {
     aten._log_softmax.default: (log_softmax, _has_rank),
     aten.var.correction: (var, _has_rank),
     aten.full_like.default: (full_like, _is_number_of_its_tensor),
+    aten.add.Tensor: (scaled_sum, _is_scaled),
+    aten.index_put.default: (index_put, takes_index_put),
+    aten.index_copy.default: (index_copy, takes_index_copy),
+    aten.slice_scatter.default: (slice_scatter, takes_slice),
 }
+
+
+# Where Torch-TensorRT's own converter takes the nodes that ours doesn't.
+SHARED = {aten.add.Tensor}
 
 
 def _constant(net: Any, value: torch.Tensor) -> Any:

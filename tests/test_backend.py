@@ -20,7 +20,12 @@ from torch.fx import Graph, GraphModule
 
 from executorch_tensorrt.backend import engine_builder, fallback_program, tensorrt_import
 from executorch_tensorrt.backend.compile_options import CompileOptions
-from executorch_tensorrt.backend.delegate_blob import DelegateBlob, ScalarType, ShapeRange
+from executorch_tensorrt.backend.delegate_blob import (
+    DelegateBlob,
+    ScalarType,
+    ShapeRange,
+    StateMode,
+)
 from executorch_tensorrt.backend.engine_builder import (
     EngineBuild,
     EngineBuildError,
@@ -221,23 +226,31 @@ def test_python_numbers_take_the_tensor_s_dtype_and_large_ones_stay_whole() -> N
         torch.testing.assert_close(answer, right, rtol=0, atol=2e-3)
 
 
-def test_a_written_buffer_is_an_input_and_an_output_of_the_delegate() -> None:
+def test_a_written_buffer_is_a_state_of_the_delegate_and_no_argument() -> None:
     class Counter(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.register_buffer("total", torch.zeros(4))
+            self.register_buffer("total", torch.arange(4.0))
+            self.register_buffer("count", torch.zeros((), dtype=torch.int64))
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             self.total.add_(x)
-            return self.total * 2
+            self.count.add_(1)
+            return self.total * self.count
 
     blob = only_blob(lower(Counter(), (torch.zeros(4),), options=WITH_FALLBACK))
-    assert [binding.is_input for binding in blob.bindings] == [True, True, False, False]
-    names = [binding.name for binding in blob.bindings]
-    state, x = torch.full((4,), 3.0), torch.arange(4.0)
-    inputs = {names[0]: x, names[1]: x, next(n for n in names if "total" in n): state}
-    answers = FallbackProgram(blob)(inputs[names[0]], inputs[names[1]])
-    assert sorted(answer.sum().item() for answer in answers) == [18.0, 36.0]
+    assert [binding.is_input for binding in blob.bindings] == [True, False]
+    assert blob.num_arguments == 2
+    total, count = blob.states
+    assert (total.name, total.dtype, total.shape) == ("total", ScalarType.FLOAT32, (4,))
+    assert bytes(total.initial or b"") == torch.arange(4.0).numpy().tobytes()
+    assert (count.name, count.dtype, count.shape) == ("count", ScalarType.INT64, ())
+    assert count.initial is None  # zeros
+    assert {total.mode, count.mode} == {StateMode.PING_PONG}
+    x, values = torch.ones(4), (torch.full((4,), 3.0), torch.tensor(6))
+    answer, *new_values = FallbackProgram(blob)(x, *values)
+    torch.testing.assert_close(answer, torch.full((4,), 28.0))
+    torch.testing.assert_close(new_values, [torch.full((4,), 4.0), torch.tensor(7)])
 
 
 class Broken(torch.nn.Module):
