@@ -130,6 +130,20 @@ def add_tensor_metadata(node: Node) -> None:
         )
 
 
+def insert_call(graph: Any, target: Any, args: tuple[Any, ...], **kwargs: Any) -> Node:
+    """Inserts a call, with the metadata that the passes and converters after this read."""
+    node: Node = graph.call_function(target, args, kwargs)
+
+    def value(arg: Any) -> Any:
+        return arg.meta["val"] if isinstance(arg, Node) else arg
+
+    node.meta["val"] = target(
+        *torch.fx.node.map_arg(args, value), **torch.fx.node.map_arg(kwargs, value)
+    )
+    add_tensor_metadata(node)
+    return node
+
+
 def _as_aten(node: Node) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """Target, args and kwargs for which a converter is registered, with the node's meaning."""
     target, args, kwargs = raw_target(node.target), node.args, dict(node.kwargs)

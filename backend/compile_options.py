@@ -55,6 +55,10 @@ class CompileOptions:
             and everything newer. TensorRT-RTX only.
         cpu_operators: Operators that stay on the CPU, such as "aten.gelu" (every overload) or
             "aten.gelu.default", by their name in the lowered program.
+        contiguous_positions: Positions that an input gives for the rows of a cache always count up
+            by ones from a first one that is not negative, as those of a decoder do. The cache is
+            then written in place, by TensorRT's KV-cache layer; calls with other positions are
+            refused. Off, such positions may be any, and the cache is copied in each call.
         min_partition_operators: Parts of the program with fewer operators than this stay on the
             CPU.
         engine_cache_dir: Directory that keeps engines, so that one already built is not built
@@ -84,6 +88,7 @@ class CompileOptions:
     version_compatible: bool = False
     compute_capabilities: tuple[str, ...] = ()
     cpu_operators: tuple[str, ...] = ()
+    contiguous_positions: bool = False
     min_partition_operators: int = 1
     engine_cache_dir: str | None = None
     engine_cache_bytes: int = DEFAULT_ENGINE_CACHE_BYTES
@@ -97,6 +102,7 @@ class CompileOptions:
             "weight_streaming",
             "sparse_weights",
             "version_compatible",
+            "contiguous_positions",
         ):
             value = getattr(self, name)
             if not isinstance(value, bool):

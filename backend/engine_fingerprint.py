@@ -20,6 +20,7 @@ from .symbol_ranges import size_expr
 _NOT_OF_THE_ENGINE = {
     "cpu_fallback",
     "cpu_operators",
+    "contiguous_positions",
     "min_partition_operators",
     "engine_data_file",
 }

@@ -6,6 +6,7 @@ import logging
 import operator
 import time
 import warnings
+from collections.abc import Sequence
 
 import torch
 from executorch.exir import (
@@ -35,6 +36,7 @@ from .aten_graph import aten_graph
 from .fallback_precision import accumulate_in_float32
 from .size_inputs import replace_size_inputs
 from .state import owned_states, put_states_last
+from .state_writes import Guarded, add_guard
 from .symbol_ranges import size_expr
 
 aten = torch.ops.aten
@@ -46,22 +48,22 @@ class FallbackBuildError(RuntimeError):
     """A partition cannot have a CPU fallback; the message names the operators."""
 
 
-def build_fallback_program(partition: ExportedProgram) -> bytes:
+def build_fallback_program(partition: ExportedProgram, guarded: Sequence[Guarded] = ()) -> bytes:
     """The partition as a `.pte` whose one method, "forward", computes it on the CPU.
 
     Its inputs are the partition's tensor inputs in order, then the values of its states; its
-    outputs the partition's, then the states' new values. XNNPACK computes what it can, ExecuTorch's
-    portable kernels the rest.
+    outputs the partition's, then the states' new values, then the guard if anything is guarded.
+    XNNPACK computes what it can, ExecuTorch's portable kernels the rest.
 
     Raises:
         FallbackBuildError: The partition needs an operator that ExecuTorch has no CPU kernel for.
     """
     started = time.perf_counter()
     try:
-        manager, kind = _lower(_aten_program(partition), xnnpack=True), "XNNPACK"
+        manager, kind = _lower(_aten_program(partition, guarded), xnnpack=True), "XNNPACK"
     except Exception as error:  # Whatever XNNPACK's partitioner stumbles over, portable ops do.
         logger.warning("XNNPACK cannot lower the CPU fallback (%s); using portable kernels", error)
-        manager, kind = _lower(_aten_program(partition), xnnpack=False), "portable"
+        manager, kind = _lower(_aten_program(partition, guarded), xnnpack=False), "portable"
     # Inputs are the caller's memory; they are used where they are.
     planning = MemoryPlanningPass(alloc_graph_input=False)
     executable = manager.to_executorch(ExecutorchBackendConfig(memory_planning_pass=planning))
@@ -114,7 +116,7 @@ def _check_kernels(program: ExecutorchProgramManager) -> None:
         )
 
 
-def _aten_program(partition: ExportedProgram) -> ExportedProgram:
+def _aten_program(partition: ExportedProgram, guarded: Sequence[Guarded]) -> ExportedProgram:
     """The partition in ATen operators, so that it can be decomposed as ExecuTorch's kernels need.
 
     TensorRT's partitioner kept operators whole (attention, linear) for which there is no kernel.
@@ -122,6 +124,8 @@ def _aten_program(partition: ExportedProgram) -> ExportedProgram:
     module, nodes = aten_graph(partition, constants_as_attributes=False)
     replace_size_inputs(module)
     put_states_last(partition, module, nodes)
+    if guarded:
+        add_guard(module, guarded, nodes)
     _copy_attention_results(module)
     _make_remainders_positive(module)
     accumulate_in_float32(module)

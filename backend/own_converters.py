@@ -14,6 +14,7 @@ import torch
 from torch.fx import Node
 
 from .converters import SourceIR, get_trt_tensor, impl, trt, trt_dtype
+from .in_place_writes import kv_cache_update
 from .write_converters import (
     index_copy,
     index_put,
@@ -21,6 +22,7 @@ from .write_converters import (
     takes_index_copy,
     takes_index_put,
     takes_slice,
+    update_kv_cache,
 )
 
 aten = torch.ops.aten
@@ -136,6 +138,7 @@ OWN_CONVERTERS: Mapping[Any, tuple[Converter, Callable[[Node], bool]]] = {
     aten.index_put.default: (index_put, takes_index_put),
     aten.index_copy.default: (index_copy, takes_index_copy),
     aten.slice_scatter.default: (slice_scatter, takes_slice),
+    kv_cache_update: (update_kv_cache, lambda node: True),
 }
 
 

@@ -25,6 +25,7 @@ from .delegate_blob import (
     SECTION_ALIGNMENT,
     Binding,
     DelegateBlob,
+    IndexCheck,
     Profile,
     ScalarType,
     ShapeRange,
@@ -37,9 +38,11 @@ from .engine import Engine
 from .engine_builder import distinct_ranges, output_bytes
 from .engine_builds import EngineRequest, build_engines, naming
 from .fallback_program import build_fallback_program
+from .in_place_writes import write_in_place
 from .partition_report import PARTITION_REPORT_KEY, MethodReport
 from .size_inputs import replace_size_inputs
 from .state import OwnedState, owned_states, put_states_last, user_inputs, user_outputs
+from .state_writes import WritePlan, add_guard, of_originals, plan_writes
 from .symbol_ranges import ProfileSymbols, symbols_from_json, symbols_to_json
 from .tensorrt_import import import_tensorrt
 
@@ -156,7 +159,8 @@ class TensorRTBackend(BackendDetails):
 class _Partition:
     """A partition and what its blob is made of besides the engine.
 
-    `inputs` and `outputs` are the call's tensors with their argument index. `ranges` are the
+    `writes` are of an engine graph that is not kept, but for what is guarded, which is of the
+    program. `inputs` and `outputs` are the call's tensors with their argument index. `ranges` are the
     engine's profiles, `engine_profiles` the index of each of `profiles` in them.
     """
 
@@ -169,6 +173,7 @@ class _Partition:
     ranges: list[tuple[ShapeRange, ...]]
     engine_profiles: list[int]
     states: tuple[OwnedState, ...]
+    writes: WritePlan
 
 
 def _where(method: str, index: int, count: int, program: ExportedProgram) -> str:
@@ -197,7 +202,16 @@ def _read_partition(
     values = [node.meta["val"] for _, node in inputs]
     ranges, engine_profiles = distinct_ranges(values, profiles)
     return _Partition(
-        where, program, profiles, options, inputs, outputs, ranges, engine_profiles, states
+        where,
+        program,
+        profiles,
+        options,
+        inputs,
+        outputs,
+        ranges,
+        engine_profiles,
+        states,
+        _writes(program, profiles, options),
     )
 
 
@@ -249,7 +263,9 @@ def _data_store(file: str, engine_id: bytes, plan: bytes) -> NamedDataStoreOutpu
 def _blob(partition: _Partition, engine: Engine, engine_id: bytes) -> DelegateBlob:
     """Engine, bindings, profiles and, if asked for, the CPU fallback of a partition."""
     options = partition.options
-    fallback = build_fallback_program(partition.program) if options.cpu_fallback else None
+    fallback = None
+    if options.cpu_fallback:
+        fallback = build_fallback_program(partition.program, partition.writes.guarded)
     tensorrt = import_tensorrt()
     outside = options.engine_data_file is not None
     return DelegateBlob(
@@ -275,6 +291,13 @@ def _blob(partition: _Partition, engine: Engine, engine_id: bytes) -> DelegateBl
         fallback=fallback,
         external_engine_bytes=engine.plan.nbytes if outside else 0,
         states=_states(partition, engine),
+        guard=engine.output_names[-1] if partition.writes.guarded else None,
+        index_checks=tuple(
+            IndexCheck(
+                check.input, check.least, check.greatest, name, check.extent, check.contiguous
+            )
+            for check, name in partition.writes.checks.items()
+        ),
     )
 
 
@@ -323,22 +346,51 @@ def _arguments(
     return inputs, outputs
 
 
-def _engine_graph(partition: _Partition) -> GraphModule:
-    module, nodes = aten_graph(partition.program, constants_as_attributes=True)
+def _planned_graph(
+    program: ExportedProgram, profiles: Sequence[ProfileSymbols], options: CompileOptions
+) -> tuple[GraphModule, dict[Node, Node], WritePlan]:
+    """The engine's graph before writes to states are changed, its nodes, and what is to change."""
+    module, nodes = aten_graph(program, constants_as_attributes=True)
     replace_size_inputs(module)
-    put_states_last(partition.program, module, nodes)
+    put_states_last(program, module, nodes)
+    plan = plan_writes(
+        module,
+        [state.name for state in owned_states(program)],
+        lambda size: max(profile.bound(size).max for profile in profiles),
+        contiguous_positions=options.contiguous_positions,
+    )
+    return module, nodes, plan
+
+
+def _writes(
+    program: ExportedProgram, profiles: Sequence[ProfileSymbols], options: CompileOptions
+) -> WritePlan:
+    _, nodes, plan = _planned_graph(program, profiles, options)
+    return dataclasses.replace(plan, guarded=of_originals(plan.guarded, nodes))
+
+
+def _engine_graph(partition: _Partition) -> GraphModule:
+    module, nodes, plan = _planned_graph(partition.program, partition.profiles, partition.options)
+    if partition.writes.guarded:
+        add_guard(module, partition.writes.guarded, nodes)
+    write_in_place(module, [nodes[state.input] for state in partition.states], plan.in_place)
     return module
 
 
 def _engine_ranges(partition: _Partition) -> list[tuple[ShapeRange, ...]]:
     """For each engine profile, the ranges of the inputs and then of the states."""
-    shapes = [tuple(state.initial.shape) for state in partition.states]
-    static = [ShapeRange(shape, shape, shape) for shape in shapes]
+    static = []
+    for index, state in enumerate(partition.states):
+        write = partition.writes.in_place.get(index)
+        shape = tuple(state.initial.shape)
+        shape = shape if write is None else write.cache_shape(shape)
+        static.append(ShapeRange(shape, shape, shape))
     return [(*profile, *static) for profile in partition.ranges]
 
 
 def _states(partition: _Partition, engine: Engine) -> tuple[State, ...]:
     first_input, first_output = len(partition.inputs), len(partition.outputs)
+    in_place = partition.writes.in_place
     return tuple(
         State(
             name=state.name,
@@ -346,7 +398,7 @@ def _states(partition: _Partition, engine: Engine) -> tuple[State, ...]:
             shape=tuple(state.initial.shape),
             input=engine.input_names[first_input + index],
             output=engine.output_names[first_output + index],
-            mode=StateMode.PING_PONG,
+            mode=StateMode.ALIAS if index in in_place else StateMode.PING_PONG,
             initial=state.initial_bytes(),
         )
         for index, state in enumerate(partition.states)

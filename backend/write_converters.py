@@ -66,6 +66,17 @@ def slice_scatter(
     return _write_rows(net, data, dim, index, source, node.meta["val"].dtype)
 
 
+def update_kv_cache(
+    ctx: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str
+) -> Any:
+    """TensorRT's KV-cache layer, whose output lies where the cache does."""
+    cache, rows, start = (
+        get_trt_tensor(ctx, arg, f"{name}_{index}") for index, arg in enumerate(args)
+    )
+    layer = ctx.net.add_kv_cache_update(cache, rows, start, trt.KVCacheMode.LINEAR)
+    return layer.get_output(0)
+
+
 def slice_of(node: Node) -> tuple[int, int, int]:
     """Dim, start and step of a slice_scatter node, the first two not negative."""
     value = node.args[0].meta["val"]

@@ -23,6 +23,7 @@ from executorch_tensorrt.backend.tensorrt_backend import TensorRTBackend, compil
 from executorch_tensorrt.backend.tensorrt_import import import_tensorrt
 from executorch_tensorrt.profiles import OptimizationProfile, check_profiles
 
+from .item_slices import replace_item_slices
 from .method_report import method_report
 from .node_support import NodeSupport, describe, is_channels_last, is_computation, is_size_node
 from .owned_state import own_mutated_buffers
@@ -119,11 +120,14 @@ class TensorRTPartitioner(Partitioner):
         self.reasons: dict[str, str] = {}
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
-        """Changes nothing; checks profiles and options, so that wrong ones fail before lowering."""
+        """Replaces slices from a number that `.item()` gives; see `replace_item_slices`.
+
+        Checks profiles and options first, so that wrong ones fail before lowering.
+        """
         self.options.check_flavour(import_tensorrt().flavour)
         resolved = resolve_profiles(exported_program, self.profiles)
         warn_uncovered_sizes(exported_program, resolved)
-        return exported_program
+        return replace_item_slices(exported_program)
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram

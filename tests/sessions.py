@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from executorch.exir.backend.utils import get_delegates
 from models import FallbackProgram
 from torch.export.graph_signature import OutputKind
 
@@ -69,9 +70,18 @@ class Session:
 
     def __init__(self, edge: Any) -> None:
         self._edge = edge
+        self.blobs = [
+            DelegateBlob.from_bytes(getattr(edge.graph_module, node.name).processed_bytes)
+            for node in get_delegates(edge.graph)
+        ]
+        self.reset()
+
+    def reset(self) -> None:
+        """Everything as in a new session."""
         self._delegates: dict[str, DelegateSession] = {}
         self.buffers = {
-            name: value.clone() for name, value in {**edge.constants, **edge.state_dict}.items()
+            name: value.clone()
+            for name, value in {**self._edge.constants, **self._edge.state_dict}.items()
         }
 
     @property
@@ -109,12 +119,13 @@ class _Interpreter(torch.fx.Interpreter):
             return super().call_function(target, args, kwargs)
         name = self._name_of(args[0])
         blob = DelegateBlob.from_bytes(args[0].processed_bytes)
-        delegate = self._delegates.setdefault(name, DelegateSession(blob))
+        if name not in self._delegates:
+            self._delegates[name] = DelegateSession(blob)
         assert len(args) - 1 + sum(not binding.is_input for binding in blob.bindings) == (
             blob.num_arguments
         )
         inputs = [args[1 + binding.argument] for binding in blob.bindings if binding.is_input]
-        return delegate(inputs)
+        return self._delegates[name](inputs)
 
     def _name_of(self, lowered: Any) -> str:
         return next(name for name, module in self.module.named_children() if module is lowered)
