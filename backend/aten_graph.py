@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -137,11 +138,21 @@ def insert_call(graph: Any, target: Any, args: tuple[Any, ...], **kwargs: Any) -
     def value(arg: Any) -> Any:
         return arg.meta["val"] if isinstance(arg, Node) else arg
 
-    node.meta["val"] = target(
-        *torch.fx.node.map_arg(args, value), **torch.fx.node.map_arg(kwargs, value)
-    )
+    with _fake_mode(graph, node):
+        node.meta["val"] = target(
+            *torch.fx.node.map_arg(args, value), **torch.fx.node.map_arg(kwargs, value)
+        )
     add_tensor_metadata(node)
     return node
+
+
+def _fake_mode(graph: Graph, node: Node) -> Any:
+    """The mode that a node's value is computed in: its arguments', else some other node's."""
+    for other in (*node.all_input_nodes, *graph.nodes):
+        mode = getattr(other.meta.get("val"), "fake_mode", None)
+        if mode is not None:
+            return mode
+    return contextlib.nullcontext()
 
 
 def _as_aten(node: Node) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:

@@ -83,9 +83,10 @@ def find_in_place_write(
     if len(full) != len(shape):
         return None
     count = full[dim]
-    if any(size != shape[axis] for axis, size in enumerate(full) if axis != dim):
+    if not all(_same(size, shape[axis]) for axis, size in enumerate(full) if axis != dim):
         return None
-    if positions.max_size(count) > shape[dim]:
+    first = index if isinstance(index, int) else 0
+    if first + positions.max_size(count) > shape[dim]:
         return None
     last = shape[dim] - 1
     if isinstance(index, int):

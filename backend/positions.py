@@ -173,6 +173,8 @@ class Positions:
 def _rearranges(node: Node) -> bool:
     if node.target is aten._to_copy.default:
         return node.meta["val"].dtype in _INTEGERS and node.args[0].meta["val"].dtype in _INTEGERS
+    if node.target is aten.slice.Tensor:  # of all there is
+        return _is_single(node.args[0].meta["val"]) and _is_single(node.meta["val"])
     return node.target in _REARRANGING
 
 
