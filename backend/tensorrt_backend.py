@@ -159,9 +159,9 @@ class TensorRTBackend(BackendDetails):
 class _Partition:
     """A partition and what its blob is made of besides the engine.
 
-    `writes` are of an engine graph that is not kept, but for what is guarded, which is of the
-    program. `inputs` and `outputs` are the call's tensors with their argument index. `ranges` are the
-    engine's profiles, `engine_profiles` the index of each of `profiles` in them.
+    `inputs` and `outputs` are the call's tensors with their argument index. `ranges` are the
+    engine's profiles, `engine_profiles` the index of each of `profiles` in them. The nodes of
+    `writes` are of an engine graph that is not kept, but what is guarded, which is of the program.
     """
 
     where: str
