@@ -5,7 +5,6 @@
 #include <executorch_tensorrt/options.h>
 
 #include <mutex>
-#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +14,8 @@
 #include "engine_cache.h"
 #include "external_engine.h"
 #include "last_error.h"
+#include "method_state.h"
+#include "without_exceptions.h"
 
 namespace executorch_tensorrt {
 
@@ -144,28 +145,24 @@ Result<DelegateHandle*> create_delegate(BackendInitContext& context, FreeableBuf
   const char* method = context.get_method_name();
   parts.active =
       ActiveProfile::of_method(context.get_runtime_allocator(), method, parts.blob.profiles);
+  std::weak_ptr<StateSet> state;
+  if (!parts.blob.states.empty()) {
+    auto joined = MethodState::join({context.get_runtime_allocator(), method == nullptr ? "" : method,
+                                     parts.options.state_group},
+                                    parts.device, parts.blob.states);
+    if (!joined.ok()) return joined.error();
+    parts.state = std::move(*joined);
+    state = parts.state->own;
+  }
   parts.record = std::make_shared<DelegateRecord>(
       parts.blob, method == nullptr ? "" : method, parts.device->name(),
-      on_cpu ? "CPU fallback" : engine_name(parts.blob), has_spec(specs, kWholeMethod));
+      on_cpu ? "CPU fallback" : engine_name(parts.blob), has_spec(specs, kWholeMethod),
+      std::move(state));
 
   auto delegate = TensorRTDelegate::create(std::move(parts));
   if (!delegate.ok()) return delegate.error();
   announce((*delegate)->record());
   return static_cast<DelegateHandle*>(delegate->release());
-}
-
-/// No exception crosses ExecuTorch's border.
-template <typename Function>
-auto without_exceptions(Function function) -> decltype(function()) {
-  try {
-    return function();
-  } catch (const std::bad_alloc&) {
-    return report(Error::MemoryAllocationFailed, "out of host memory");
-  } catch (const std::exception& exception) {
-    return report(Error::Internal, exception.what());
-  } catch (...) {
-    return report(Error::Internal, "an exception of an unknown type");
-  }
 }
 
 class TensorRTBackend final : public executorch::runtime::BackendInterface {

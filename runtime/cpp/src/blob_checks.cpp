@@ -19,7 +19,9 @@ class NameCheck {
   explicit NameCheck(std::string kind) : kind_(std::move(kind)) {}
 
   void operator()(const std::string& name) {
-    const std::string field = kind_ + " " + std::to_string(seen_.size()) + " name";
+    (*this)(name, kind_ + " " + std::to_string(seen_.size()) + " name");
+  }
+  void operator()(const std::string& name, const std::string& field) {
     if (name.empty() || name.size() > kMaxNameBytes) {
       refuse(field, "has " + std::to_string(name.size()) + " bytes, it must have 1 to " +
                         std::to_string(kMaxNameBytes));
@@ -174,6 +176,81 @@ void check_max_bytes(const DelegateBlob& blob, size_t index) {
   }
 }
 
+void check_state(const State& state, size_t index) {
+  const std::string field = "state " + std::to_string(index) + " '" + state.name + "'";
+  for (uint32_t dim = 0; dim < state.shape.rank; ++dim) {
+    if (state.shape.size[dim] < 0) {
+      refuse(field + " dim " + std::to_string(dim),
+             "is " + std::to_string(state.shape.size[dim]) + "; a state's shape is static");
+    }
+  }
+  const std::optional<uint64_t> bytes = checked_bytes(state.shape, state.dtype);
+  if (!bytes.has_value()) refuse(field + " bytes", "do not fit in 64 bits");
+  if (state.initial != nullptr && state.initial->size() != *bytes) {
+    refuse(field + " initial value", "has " + std::to_string(state.initial->size()) +
+                                         " bytes, its shape takes " + std::to_string(*bytes));
+  }
+}
+
+/// Names of the engine's tensors, over bindings, states and guard.
+void check_states(const DelegateBlob& blob) {
+  NameCheck check_name("state");
+  NameCheck check_tensor("tensor");
+  for (const Binding& binding : blob.bindings) check_tensor(binding.name);
+  for (size_t i = 0; i < blob.states.size(); ++i) {
+    const State& state = blob.states[i];
+    check_name(state.name);
+    const std::string field = "state " + std::to_string(i) + " '" + state.name + "'";
+    check_tensor(state.input, field + " input");
+    check_tensor(state.output, field + " output");
+    check_state(state, i);
+  }
+  if (blob.guard.empty()) return;
+  check_tensor(blob.guard, "guard");
+  if (blob.states.empty()) refuse("guard", "'" + blob.guard + "' is there without states");
+}
+
+bool is_state(const DelegateBlob& blob, const std::string& name) {
+  return std::any_of(blob.states.begin(), blob.states.end(),
+                     [&name](const State& state) { return state.name == name; });
+}
+
+void check_index_check(const DelegateBlob& blob, size_t index) {
+  using executorch::aten::ScalarType;
+  const IndexCheck& check = blob.index_checks[index];
+  const std::string field = "index check " + std::to_string(index);
+  if (check.binding >= blob.num_inputs) {
+    refuse(field + " binding", std::to_string(check.binding) + " is none of the " +
+                                   std::to_string(blob.num_inputs) + " inputs");
+  }
+  const Binding& input = blob.bindings[check.binding];
+  if (input.dtype != ScalarType::Int && input.dtype != ScalarType::Long) {
+    refuse(field + " binding", "'" + input.name + "' is neither int32 nor int64");
+  }
+  if (check.least > check.greatest) {
+    refuse(field, "has least " + std::to_string(check.least) + " over greatest " +
+                      std::to_string(check.greatest));
+  }
+  if (!is_state(blob, check.state)) refuse(field + " state", "'" + check.state + "' is none");
+  if (check.extent_binding == -1) {
+    if (check.extent_dim != 0) {
+      refuse(field + " extent dim",
+             "is " + std::to_string(check.extent_dim) + " without an extent binding");
+    }
+    return;
+  }
+  if (check.extent_binding < 0 ||
+      static_cast<uint32_t>(check.extent_binding) >= blob.num_inputs) {
+    refuse(field + " extent binding", std::to_string(check.extent_binding) + " is none of the " +
+                                          std::to_string(blob.num_inputs) + " inputs");
+  }
+  const Binding& extent = blob.bindings[static_cast<size_t>(check.extent_binding)];
+  if (check.extent_dim >= extent.dims.rank) {
+    refuse(field + " extent dim", std::to_string(check.extent_dim) + " is not below the rank of '" +
+                                      extent.name + "', " + std::to_string(extent.dims.rank));
+  }
+}
+
 }  // namespace
 
 size_t element_size(executorch::aten::ScalarType dtype) {
@@ -211,6 +288,8 @@ void check_contents(const DelegateBlob& blob) {
   }
   check_engine_profiles(blob.profiles);
   for (size_t i = 0; i < blob.bindings.size(); ++i) check_max_bytes(blob, i);
+  check_states(blob);
+  for (size_t i = 0; i < blob.index_checks.size(); ++i) check_index_check(blob, i);
   NameCheck check_option_name("build option");
   for (const auto& [key, value] : blob.build_options) check_option_name(key);
 }

@@ -21,6 +21,8 @@ class InFlight {
   [[nodiscard]] Error wait();
   bool recorded() const { return recorded_; }
 
+  /// Whether there may be work in flight that could not be waited for.
+  bool is_broken() const { return fault_ != Error::Ok; }
   /// Ok, or the fault that no drain could clear; then the delegate is of no more use.
   [[nodiscard]] Error fault() const;
 

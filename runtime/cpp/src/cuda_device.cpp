@@ -97,6 +97,14 @@ class CudaDevice final : public Device {
     return failure(result, "a copy of " + std::to_string(bytes) + " bytes");
   }
 
+  Error zero_async(void* memory, size_t bytes, Stream stream) override {
+    if (bytes == 0) return Error::Ok;
+    const CUresult result = while_current(
+        [&] { return driver_.cuMemsetD8Async(pointer(memory), 0, bytes, of(stream)); });
+    if (result == CUDA_SUCCESS) return Error::Ok;
+    return failure(result, "zeroing " + std::to_string(bytes) + " bytes");
+  }
+
   Result<Stream> create_stream() override {
     CUstream stream = nullptr;
     const CUresult result =

@@ -34,6 +34,7 @@ namespace executorch_tensorrt {
   X(cuMemcpyHtoDAsync)                        \
   X(cuMemcpyDtoHAsync)                        \
   X(cuMemcpyDtoDAsync)                        \
+  X(cuMemsetD8Async)                          \
   X(cuStreamCreate)                           \
   X(cuStreamDestroy)                          \
   X(cuStreamGetCtx)                           \

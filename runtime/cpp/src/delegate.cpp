@@ -29,6 +29,8 @@ TensorRTDelegate::TensorRTDelegate(DelegateParts parts)
     : parts_(std::move(parts)),
       profiles_(input_names(parts_.blob), parts_.blob.profiles),
       arguments_(parts_.blob),
+      guard_(*parts_.device, MemoryKind::kDevice),
+      guard_on_host_(*parts_.device, MemoryKind::kHost),
       placeholder_(*parts_.device, MemoryKind::kDevice) {}
 
 Result<std::unique_ptr<TensorRTDelegate>> TensorRTDelegate::create(DelegateParts parts) {
@@ -51,7 +53,7 @@ Error TensorRTDelegate::prepare() {
   }
   staged_inputs_.reserve(blob.bindings.size());
   staged_outputs_.reserve(blob.bindings.size());
-  addresses_.resize(blob.bindings.size());
+  addresses_.resize(blob.num_tensors());
   parts_.record->set_output_shapes_follow_inputs(parts_.engine->knows_shapes_before_enqueue() &&
                                                  !has_shape_tensors_);
   const bool switched = parts_.options.profile_contexts == ProfileContexts::kSingle &&
@@ -78,7 +80,8 @@ Error TensorRTDelegate::prepare() {
     if (error == Error::Ok) error = completion.wait();
     if (error != Error::Ok) return error;
   }
-  return warm_up(*contexts_, *parts_.engine, blob, device, *in_flight_, stream_);
+  const Error error = warm_up(*contexts_, *parts_.engine, blob, device, *in_flight_, stream_);
+  return error == Error::Ok ? prepare_state() : error;
 }
 
 TensorRTDelegate::~TensorRTDelegate() {
@@ -107,8 +110,15 @@ Error TensorRTDelegate::execute_locked(Span<EValue*> args, size_t& profile) {
   if (!selected.ok()) return selected.error();
   profile = *selected;
 
+  StateUse use(*in_flight_);  // ends after what is in flight of the call
   Call call;
+  if (!parts_.blob.states.empty()) {
+    if (const Error error = begin_state(use); error != Error::Ok) return error;
+    call.state = &use;
+  }
   if (const Error error = choose_stream(call); error != Error::Ok) return error;
+  if (const Error error = check_state_capture(call); error != Error::Ok) return error;
+  if (const Error error = check_indices(call); error != Error::Ok) return error;
   if (const Error error = run(profile, call); error != Error::Ok) {
     // What was remembered of the context may not be so any more. Nothing of the call is in flight;
     // of calls before it there may be, where a capture of the caller's failed, and then the graphs
@@ -125,7 +135,7 @@ Error TensorRTDelegate::execute_locked(Span<EValue*> args, size_t& profile) {
 Error TensorRTDelegate::choose_stream(Call& call) {
   const auto callers = StreamGuard::current();
   call.stream = callers.value_or(stream_);
-  call.synchronous = !callers.has_value();
+  call.synchronous = !callers.has_value() || !parts_.blob.guard.empty();
   if (!callers) return Error::Ok;
   if (const Error error = parts_.device->check_stream(*callers); error != Error::Ok) return error;
   const auto capturing = parts_.device->is_capturing(*callers);
@@ -136,13 +146,33 @@ Error TensorRTDelegate::choose_stream(Call& call) {
 
 Error TensorRTDelegate::run(size_t profile, Call& call) {
   // Into a capture of the caller's the call only puts its work, of which nothing runs now.
-  if (call.capturing) return enqueue(profile, call);
+  if (call.capturing) {
+    const Error error = enqueue(profile, call);
+    if (error == Error::Ok && call.state != nullptr) call.state->commit();
+    return error;
+  }
   Completion completion(*in_flight_, call.stream);
-  if (const Error error = completion.order_after_last(); error != Error::Ok) return error;
-  if (const Error error = enqueue(profile, call); error != Error::Ok) return error;
-  if (!call.synchronous) return completion.record();
+  Error error = completion.order_after_last();
+  if (error == Error::Ok && call.state != nullptr) error = call.state->order(call.stream);
+  if (error == Error::Ok) error = enqueue(profile, call);
+  if (error == Error::Ok) error = settle(completion, call);
+  if (error == Error::Ok && call.state != nullptr) call.state->commit();
+  return error;
+}
+
+Error TensorRTDelegate::settle(Completion& completion, Call& call) {
+  if (!call.synchronous) {
+    if (call.state != nullptr) {
+      const Error error = call.state->record(call.stream);
+      if (error != Error::Ok) return error;
+    }
+    return completion.record();
+  }
   if (!parts_.device->reads_host_memory()) parts_.record->count_host_synchronization();
-  return completion.wait();
+  if (const Error error = completion.wait(); error != Error::Ok) return error;
+  if (call.state == nullptr) return Error::Ok;
+  call.state->waited();
+  return check_guard();
 }
 
 Result<size_t> TensorRTDelegate::select_profile() const {
@@ -175,6 +205,10 @@ Error TensorRTDelegate::enqueue(size_t profile, Call& call) {
     for (size_t i = blob.num_inputs; i < blob.bindings.size(); ++i) {
       if (const Error error = bind_output(i, call); error != Error::Ok) return error;
     }
+  }
+  if (call.state != nullptr) {
+    note_state_addresses(call);
+    if (!call.capturing) call.state->touch();
   }
   const Error error =
       graphs_enabled_ && !call.capturing ? replay_or_submit(call) : submit(*call.slot, call.stream);

@@ -18,8 +18,10 @@
 #include "delegate_record.h"
 #include "device_buffer.h"
 #include "engine.h"
+#include "method_state.h"
 #include "profile_table.h"
 #include "runtime_options.h"
+#include "state_memory.h"
 
 namespace executorch_tensorrt {
 
@@ -32,6 +34,7 @@ struct DelegateParts {
   std::shared_ptr<Engine> engine;
   std::shared_ptr<ActiveProfile> active;
   std::shared_ptr<DelegateRecord> record;
+  std::shared_ptr<MethodState> state;  // nullptr where the blob has no states
 };
 
 class TensorRTDelegate {
@@ -70,16 +73,33 @@ class TensorRTDelegate {
     bool synchronous = true;  // return with the outputs there
     bool capturing = false;   // the caller captures its stream
     ContextSlot* slot = nullptr;
+    StateUse* state = nullptr;  // nullptr for a delegate without states
+  };
+  /// An input whose values are checked before anything is touched.
+  struct CheckedInput {
+    size_t binding;
+    DeviceBuffer copy;     // for values that lie on the device
+    const void* values = nullptr;  // of the current call
   };
 
   explicit TensorRTDelegate(DelegateParts parts);
   Error prepare();
+  Error prepare_state();
 
   Error execute_locked(executorch::runtime::Span<executorch::runtime::EValue*> args,
                        size_t& profile);
   Result<size_t> select_profile() const;
   Error choose_stream(Call& call);
+  Error begin_state(StateUse& use) const;
+  Error check_state_capture(const Call& call) const;
+  Error check_indices(const Call& call);
   Error run(size_t profile, Call& call);
+  Error settle(Completion& completion, Call& call);
+  void note_state_addresses(const Call& call);
+  Error bind_state(ContextSlot& slot);
+  Error copy_guard(Stream stream);
+  Error collect_state(Call& call);
+  Error check_guard() const;
   Error enqueue(size_t profile, Call& call);
   Error replay_or_submit(Call& call);
   void capture(GraphCache::Entry& entry, Call& call);
@@ -109,7 +129,11 @@ class TensorRTDelegate {
   std::vector<Staging> staging_;           // one a binding
   std::vector<DeviceBuffer> own_outputs_;  // one a binding, for outputs that have no memory
   std::vector<Staged> staged_inputs_, staged_outputs_;
-  std::vector<void*> addresses_;  // of the current call's tensors, one a binding
+  std::vector<void*> addresses_;  // of the current call, one a tensor of the engine
+  StateBindings state_bindings_;
+  std::vector<size_t> state_bytes_;  // one a tensor of the engine behind the bindings
+  DeviceBuffer guard_, guard_on_host_;
+  std::vector<CheckedInput> checked_inputs_;
   bool graphs_enabled_ = false;
   DeviceBuffer placeholder_;  // stands for the memory of empty tensors
   Stream stream_ = nullptr;

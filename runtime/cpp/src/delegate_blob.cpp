@@ -17,7 +17,7 @@ namespace {
 
 constexpr char kMagic[] = {'E', 'T', 'R', 'T'};
 constexpr uint16_t kMajor = 1;
-constexpr uint16_t kMinor = 0;
+constexpr uint16_t kMinor = 1;
 constexpr size_t kHeaderBytes = 64;
 constexpr size_t kSectionAlignment = 256;
 
@@ -26,6 +26,8 @@ constexpr size_t kBindingBytes = 23;
 constexpr size_t kProfileBytes = 12;
 constexpr size_t kShapeRangeBytes = 12;
 constexpr size_t kBuildOptionBytes = 8;
+constexpr size_t kStateBytes = 26;
+constexpr size_t kIndexCheckBytes = 33;
 
 struct Sections {
   uint16_t minor = 0;
@@ -161,16 +163,21 @@ void read_target(ByteReader& reader, DelegateBlob& blob) {
   blob.version_compatible = reader.choice(2, "version compatible") != 0;
 }
 
+executorch::aten::ScalarType read_dtype(ByteReader& reader, const std::string& field) {
+  const auto code = reader.number<uint8_t>(field);
+  const auto dtype = static_cast<executorch::aten::ScalarType>(code);
+  if (code > INT8_MAX || element_size(dtype) == 0) {
+    refuse(field, std::to_string(code) + " is not known");
+  }
+  return dtype;
+}
+
 Binding read_binding(ByteReader& reader, size_t index) {
   Binding binding;
   std::string field = "binding " + std::to_string(index);
   binding.name = reader.text(field + " name");
   field += " '" + binding.name + "'";
-  const auto code = reader.number<uint8_t>(field + " dtype");
-  binding.dtype = static_cast<executorch::aten::ScalarType>(code);
-  if (code > INT8_MAX || element_size(binding.dtype) == 0) {
-    refuse(field + " dtype", std::to_string(code) + " is not known");
-  }
+  binding.dtype = read_dtype(reader, field + " dtype");
   binding.is_input = reader.choice(2, field + " direction") == 0;
   binding.is_shape_tensor = reader.choice(2, field + " flags") != 0;
   binding.argument = reader.number<uint32_t>(field + " argument");
@@ -197,6 +204,60 @@ Profile read_profile(ByteReader& reader, size_t index) {
   return profile;
 }
 
+State read_state(ByteReader& reader, size_t index) {
+  State state;
+  std::string field = "state " + std::to_string(index);
+  state.name = reader.text(field + " name");
+  field += " '" + state.name + "'";
+  state.dtype = read_dtype(reader, field + " dtype");
+  state.shape = reader.dims(field + " shape");
+  state.input = reader.text(field + " input");
+  state.output = reader.text(field + " output");
+  state.mode = static_cast<StateMode>(reader.choice(2, field + " mode"));
+  const auto size = reader.number<uint64_t>(field + " initial size");
+  if (size > reader.remaining()) {
+    refuse(field + " initial value", "needs " + std::to_string(size) + " bytes, " +
+                                         std::to_string(reader.remaining()) + " remain");
+  }
+  if (size == 0) return state;
+  const uint8_t* bytes = reader.take(static_cast<size_t>(size), field + " initial value");
+  state.initial = std::make_shared<const std::vector<uint8_t>>(bytes, bytes + size);
+  return state;
+}
+
+IndexCheck read_index_check(ByteReader& reader, size_t index) {
+  IndexCheck check;
+  const std::string field = "index check " + std::to_string(index);
+  check.binding = reader.number<uint32_t>(field + " binding");
+  check.least = static_cast<int64_t>(reader.number<uint64_t>(field + " least"));
+  check.greatest = static_cast<int64_t>(reader.number<uint64_t>(field + " greatest"));
+  check.extent_binding =
+      static_cast<int32_t>(reader.number<uint32_t>(field + " extent binding"));
+  check.extent_dim = reader.number<uint32_t>(field + " extent dim");
+  check.contiguous = reader.choice(2, field + " contiguous") != 0;
+  check.state = reader.text(field + " state");
+  return check;
+}
+
+void read_states(ByteReader& reader, uint16_t minor, DelegateBlob& blob) {
+  if (minor == 0) {
+    const auto none = reader.number<uint32_t>("state count");
+    if (none != 0) refuse("state count", "is " + std::to_string(none) + "; version 1.0 has none");
+    return;
+  }
+  const uint32_t count = reader.count(kStateBytes, "state count");
+  blob.states.reserve(count);
+  for (uint32_t i = 0; i < count; ++i) blob.states.push_back(read_state(reader, i));
+}
+
+/// What version 1.1 appended.
+void read_checks(ByteReader& reader, DelegateBlob& blob) {
+  blob.guard = reader.text("guard");
+  const uint32_t count = reader.count(kIndexCheckBytes, "index check count");
+  blob.index_checks.reserve(count);
+  for (uint32_t i = 0; i < count; ++i) blob.index_checks.push_back(read_index_check(reader, i));
+}
+
 DelegateBlob read_metadata(const Sections& sections) {
   ByteReader reader(sections.metadata.data, sections.metadata.size);
   // The header is not under the CRC; these copies of its fields are.
@@ -219,10 +280,7 @@ DelegateBlob read_metadata(const Sections& sections) {
   const uint32_t profiles = reader.count(kProfileBytes, "profile count");
   blob.profiles.reserve(profiles);
   for (uint32_t i = 0; i < profiles; ++i) blob.profiles.push_back(read_profile(reader, i));
-  const auto states = reader.number<uint32_t>("state count");
-  if (states != 0) {
-    refuse("state count", "is " + std::to_string(states) + "; version 1.0 has none");
-  }
+  read_states(reader, sections.minor, blob);
   const uint32_t options = reader.count(kBuildOptionBytes, "build option count");
   blob.build_options.reserve(options);
   for (uint32_t i = 0; i < options; ++i) {
@@ -231,6 +289,7 @@ DelegateBlob read_metadata(const Sections& sections) {
     std::string value = reader.text(field + " value");
     blob.build_options.emplace_back(std::move(key), std::move(value));
   }
+  if (sections.minor >= 1) read_checks(reader, blob);
   if (reader.remaining() != 0 && sections.minor <= kMinor) {
     refuse("metadata", "has " + std::to_string(reader.remaining()) + " bytes after its last field");
   }
@@ -260,10 +319,37 @@ executorch::runtime::Result<DelegateBlob> DelegateBlob::parse(const void* data, 
   }
 }
 
-size_t bytes_of(const Binding& binding, const Dims& shape) {
-  size_t bytes = executorch::runtime::elementSize(binding.dtype);
+namespace {
+
+size_t bytes_of(executorch::aten::ScalarType dtype, const Dims& shape) {
+  size_t bytes = executorch::runtime::elementSize(dtype);
   for (uint32_t d = 0; d < shape.rank; ++d) bytes *= static_cast<size_t>(shape.size[d]);
   return bytes;
+}
+
+}  // namespace
+
+size_t bytes_of(const Binding& binding, const Dims& shape) {
+  return bytes_of(binding.dtype, shape);
+}
+
+size_t State::bytes() const { return bytes_of(dtype, shape); }
+
+std::vector<Binding> DelegateBlob::tensors() const {
+  std::vector<Binding> all = bindings;
+  for (const bool is_input : {true, false}) {
+    for (const State& state : states) {
+      all.push_back({is_input ? state.input : state.output, state.dtype, is_input, false, 0,
+                     state.shape, state.bytes()});
+    }
+  }
+  if (!guard.empty()) {
+    Dims one;
+    one.rank = 1;
+    one.size[0] = 1;
+    all.push_back({guard, executorch::aten::ScalarType::Bool, false, false, 0, one, 1});
+  }
+  return all;
 }
 
 }  // namespace executorch_tensorrt

@@ -51,11 +51,13 @@ void announce(const std::shared_ptr<const DelegateInfo>& delegate) {
 }
 
 DelegateRecord::DelegateRecord(const DelegateBlob& blob, std::string method, std::string device,
-                               std::string engine, bool whole_method)
+                               std::string engine, bool whole_method,
+                               std::weak_ptr<StateSet> state)
     : method_(std::move(method)),
       device_(std::move(device)),
       engine_(std::move(engine)),
       whole_method_(whole_method),
+      state_(std::move(state)),
       engine_id_(hexadecimal(blob.engine_id)),
       profiles_(describe_profiles(blob)),
       per_profile_(blob.profiles.size()) {}

@@ -17,7 +17,7 @@ void announce(const std::shared_ptr<const DelegateInfo>& delegate);
 class DelegateRecord final : public DelegateInfo {
  public:
   DelegateRecord(const DelegateBlob& blob, std::string method, std::string device,
-                 std::string engine, bool whole_method);
+                 std::string engine, bool whole_method, std::weak_ptr<StateSet> state = {});
 
   const std::string& method() const override { return method_; }
   const std::string& device() const override { return device_; }
@@ -27,6 +27,7 @@ class DelegateRecord final : public DelegateInfo {
   bool whole_method() const override { return whole_method_; }
   bool output_shapes_follow_inputs() const override { return output_shapes_follow_inputs_; }
   DelegateStatistics statistics() const override;
+  std::shared_ptr<StateSet> state() const override { return state_.lock(); }
 
   /// Before it is announced.
   void set_output_shapes_follow_inputs(bool follow) { output_shapes_follow_inputs_ = follow; }
@@ -47,6 +48,7 @@ class DelegateRecord final : public DelegateInfo {
   const std::string method_, device_, engine_;
   const bool whole_method_;
   bool output_shapes_follow_inputs_ = false;
+  const std::weak_ptr<StateSet> state_;
   std::string engine_id_;
   std::vector<ProfileInfo> profiles_;
   std::vector<Counter> per_profile_;

@@ -169,7 +169,9 @@ Error TensorRTDelegate::submit(ContextSlot& slot, Stream stream) {
                           arguments_.tensor(binding).nbytes(), CopyKind::kHostToDevice, stream);
     if (error != Error::Ok) return error;
   }
+  if (const Error error = bind_state(slot); error != Error::Ok) return error;
   if (const Error error = slot.context->enqueue(stream); error != Error::Ok) return error;
+  if (const Error error = copy_guard(stream); error != Error::Ok) return error;
   for (const auto& [binding, host, _] : staged_outputs_) {
     if (host == nullptr) continue;
     const Error error =
@@ -205,7 +207,7 @@ Error TensorRTDelegate::collect_outputs(Call& call) {
         call.slot->context->copy_output(i, tensor.mutable_data_ptr(), tensor.nbytes(), call.stream);
     if (error != Error::Ok) return error;
   }
-  return Error::Ok;
+  return collect_state(call);
 }
 
 void TensorRTDelegate::deliver_host_outputs() {

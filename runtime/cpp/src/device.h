@@ -49,6 +49,9 @@ class Device {
   virtual Error copy_async(void* destination, const void* source, size_t bytes, CopyKind kind,
                            Stream stream) = 0;
 
+  /// Sets device memory to zeros.
+  virtual Error zero_async(void* memory, size_t bytes, Stream stream) = 0;
+
   virtual Result<Stream> create_stream() = 0;  // non-blocking with the legacy default stream
   virtual void destroy_stream(Stream stream) noexcept = 0;
   /// Checks that a stream of the caller's belongs to this device.

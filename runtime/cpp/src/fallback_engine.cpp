@@ -66,12 +66,16 @@ class AlignedSection {
 
 class FallbackContext final : public ExecutionContext {
  public:
-  FallbackContext(std::shared_ptr<AlignedSection> section, std::vector<Binding> bindings,
-                  size_t num_inputs)
+  FallbackContext(std::shared_ptr<AlignedSection> section, const DelegateBlob& blob)
       : section_(std::move(section)),
-        bindings_(std::move(bindings)),
-        inputs_(num_inputs),
-        module_(std::make_unique<BufferDataLoader>(section_->get().data, section_->get().size)) {}
+        tensors_(blob.tensors()),
+        module_(std::make_unique<BufferDataLoader>(section_->get().data, section_->get().size)) {
+    // The program takes the bindings' inputs, then the states; it gives likewise, then the guard.
+    for (const Binding& tensor : tensors_) {
+      ordinals_.push_back(tensor.is_input ? inputs_.size() : num_outputs_++);
+      if (tensor.is_input) inputs_.push_back({nullptr, tensor.dims, tensor.dtype});
+    }
+  }
 
   Error load() {
     if (const Error error = module_.load_method(kMethod); error != Error::Ok) {
@@ -79,12 +83,12 @@ class FallbackContext final : public ExecutionContext {
     }
     const auto meta = module_.method_meta(kMethod);
     if (!meta.ok()) return program_error(meta.error(), "has no method 'forward'");
-    if (meta->num_inputs() != inputs_.size() || meta->num_outputs() != num_outputs()) {
+    if (meta->num_inputs() != inputs_.size() || meta->num_outputs() != num_outputs_) {
       return report(Error::DelegateInvalidCompatibility,
                     "the CPU fallback program takes " + std::to_string(meta->num_inputs()) +
                         " inputs and gives " + std::to_string(meta->num_outputs()) +
-                        " outputs; the delegate's bindings are " + std::to_string(inputs_.size()) +
-                        " and " + std::to_string(num_outputs()));
+                        " outputs; the delegate's tensors are " + std::to_string(inputs_.size()) +
+                        " and " + std::to_string(num_outputs_));
     }
     return Error::Ok;
   }
@@ -94,23 +98,22 @@ class FallbackContext final : public ExecutionContext {
   Error set_activation_memory(void*, size_t) override { return Error::Ok; }
 
   Error set_input_shape(size_t binding, const Dims& shape) override {
-    inputs_[binding].shape = shape;
+    inputs_[ordinals_[binding]].shape = shape;
     return Error::Ok;
   }
 
   Error set_tensor_address(size_t binding, void* address, size_t) override {
-    if (binding < inputs_.size()) inputs_[binding].address = address;
+    if (tensors_[binding].is_input) inputs_[ordinals_[binding]].address = address;
     return Error::Ok;
   }
 
   Error enqueue(Stream) override {
     std::vector<EValue> values;
     std::vector<TensorPtr> tensors;
-    for (size_t i = 0; i < inputs_.size(); ++i) {
-      const Dims& shape = inputs_[i].shape;
+    for (const Input& input : inputs_) {
+      const Dims& shape = input.shape;
       std::vector<SizesType> sizes(shape.size.begin(), shape.size.begin() + shape.rank);
-      tensors.push_back(executorch::extension::from_blob(inputs_[i].address, std::move(sizes),
-                                                         bindings_[i].dtype));
+      tensors.push_back(executorch::extension::from_blob(input.address, std::move(sizes), input.dtype));
       values.emplace_back(*tensors.back());
     }
     auto outputs = module_.execute(kMethod, values);
@@ -120,12 +123,12 @@ class FallbackContext final : public ExecutionContext {
   }
 
   Result<Dims> output_shape(size_t binding) override {
-    const EValue& value = outputs_[binding - inputs_.size()];
+    const EValue& value = outputs_[ordinals_[binding]];
     if (!value.isTensor() || value.toTensor().dim() > kMaxRank ||
-        value.toTensor().scalar_type() != bindings_[binding].dtype) {
+        value.toTensor().scalar_type() != tensors_[binding].dtype) {
       return report(Error::DelegateInvalidCompatibility,
-                    "the CPU fallback program's output " + bindings_[binding].name +
-                        " is not the tensor that the delegate's binding describes");
+                    "the CPU fallback program's output " + tensors_[binding].name +
+                        " is not the tensor that the blob describes");
     }
     Dims shape;
     for (const auto size : value.toTensor().sizes()) shape.size[shape.rank++] = size;
@@ -133,9 +136,10 @@ class FallbackContext final : public ExecutionContext {
   }
 
   Error copy_output(size_t binding, void* address, size_t bytes, Stream) override {
-    const auto& tensor = outputs_[binding - inputs_.size()].toTensor();
+    if (const auto shape = output_shape(binding); !shape.ok()) return shape.error();
+    const auto& tensor = outputs_[ordinals_[binding]].toTensor();
     if (tensor.nbytes() != bytes) {
-      return report(Error::Internal, "output " + bindings_[binding].name + " has " +
+      return report(Error::Internal, "output " + tensors_[binding].name + " has " +
                                          std::to_string(tensor.nbytes()) + " bytes, not " +
                                          std::to_string(bytes));
     }
@@ -145,15 +149,16 @@ class FallbackContext final : public ExecutionContext {
 
  private:
   struct Input {
-    void* address = nullptr;
+    void* address;
     Dims shape;
+    executorch::aten::ScalarType dtype;
   };
 
-  size_t num_outputs() const { return bindings_.size() - inputs_.size(); }
-
   std::shared_ptr<AlignedSection> section_;
-  std::vector<Binding> bindings_;
+  const std::vector<Binding> tensors_;  // the blob's, in its order
+  std::vector<size_t> ordinals_;        // of each among the program's inputs, or its outputs
   std::vector<Input> inputs_;
+  size_t num_outputs_ = 0;
   std::vector<EValue> outputs_;  // of the last enqueue; they alias the module's memory
   Module module_;
 };
@@ -161,22 +166,21 @@ class FallbackContext final : public ExecutionContext {
 class FallbackEngine final : public Engine {
  public:
   FallbackEngine(const DelegateBlob& blob, std::shared_ptr<AlignedSection> section)
-      : section_(std::move(section)), bindings_(blob.bindings), num_inputs_(blob.num_inputs) {}
+      : section_(std::move(section)), blob_(blob) {}
 
   size_t activation_bytes(uint32_t) const override { return 0; }
   bool knows_shapes_before_enqueue() const override { return false; }
   bool can_be_captured() const override { return false; }
 
   Result<std::unique_ptr<ExecutionContext>> create_execution_context() override {
-    auto context = std::make_unique<FallbackContext>(section_, bindings_, num_inputs_);
+    auto context = std::make_unique<FallbackContext>(section_, blob_);
     if (const Error error = context->load(); error != Error::Ok) return error;
     return std::unique_ptr<ExecutionContext>(std::move(context));
   }
 
  private:
   std::shared_ptr<AlignedSection> section_;
-  std::vector<Binding> bindings_;
-  size_t num_inputs_;
+  const DelegateBlob blob_;
 };
 
 }  // namespace

@@ -126,6 +126,11 @@ Error set_max_cuda_graphs(std::string_view value, RuntimeOptions& options) {
   return Error::Ok;
 }
 
+Error set_state_group(std::string_view value, RuntimeOptions& options) {
+  options.state_group = value;
+  return Error::Ok;
+}
+
 struct Setter {
   const char* key;
   size_t type;  // the alternative of BackendOption::value
@@ -145,6 +150,7 @@ constexpr std::array kSetters{
     Setter{option::kDeviceId, kInt, set_device_id},
     Setter{option::kDevice, kText, set_device},
     Setter{option::kWeightStreamingBudget, kText, set_weight_streaming_budget},
+    Setter{option::kStateGroup, kText, set_state_group},
     Setter{option::kEngineHostCodeAllowed, kBool, set_engine_host_code_allowed},
 };
 

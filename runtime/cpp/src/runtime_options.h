@@ -6,6 +6,8 @@
 #include <executorch/runtime/core/result.h>
 #include <executorch/runtime/core/span.h>
 
+#include <string>
+
 #include "engine.h"
 #include "profile_table.h"
 
@@ -25,6 +27,7 @@ struct RuntimeOptions {
   ProfileContexts profile_contexts = ProfileContexts::kPerProfile;
   bool cuda_graphs = true;
   int max_cuda_graphs = 16;
+  std::string state_group;  // empty: none
   DeviceChoice device;
   EngineOptions engine;
 

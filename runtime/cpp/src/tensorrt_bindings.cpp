@@ -123,17 +123,33 @@ Error check_range(const ICudaEngine& engine, const Binding& input, const Profile
                   to_string(high));
 }
 
+/// Whether a state's output must lie at its input's address (IKVCacheUpdateLayer), and that input.
+Error check_alias(const ICudaEngine& engine, const State& state) {
+  const char* aliased = engine.getAliasedInputTensor(state.output.c_str());
+  const std::string input = aliased == nullptr ? "" : aliased;
+  const std::string described = state.mode == StateMode::kAlias ? state.input : "";
+  if (input == described) return Error::Ok;
+  const auto text = [](const std::string& name) {
+    return name.empty() ? std::string("no input") : "'" + name + "'";
+  };
+  return mismatch("state '" + state.name + "': its output '" + state.output + "' lies at " +
+                  text(input) + ", not at " + text(described));
+}
+
 }  // namespace
 
 Error check_bindings(const ICudaEngine& engine, const DelegateBlob& blob) {
   const auto num_tensors = static_cast<size_t>(engine.getNbIOTensors());
-  if (num_tensors != blob.bindings.size()) {
+  if (num_tensors != blob.num_tensors()) {
     return mismatch("it has " + std::to_string(num_tensors) + " inputs and outputs, not " +
-                    std::to_string(blob.bindings.size()));
+                    std::to_string(blob.num_tensors()));
   }
-  for (const Binding& binding : blob.bindings) {
-    const Error error = check_tensor(engine, binding);
+  for (const Binding& tensor : blob.tensors()) {
+    const Error error = check_tensor(engine, tensor);
     if (error != Error::Ok) return error;
+  }
+  for (const State& state : blob.states) {
+    if (const Error error = check_alias(engine, state); error != Error::Ok) return error;
   }
   const auto num_profiles = static_cast<uint32_t>(engine.getNbOptimizationProfiles());
   for (const Profile& profile : blob.profiles) {

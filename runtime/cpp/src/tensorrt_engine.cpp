@@ -25,7 +25,7 @@ namespace {
 class TensorRTEngine final : public Engine, public std::enable_shared_from_this<TensorRTEngine> {
  public:
   TensorRTEngine(const DelegateBlob& blob, Device& device)
-      : device_(device), bindings_(blob.bindings), placeholder_(device, MemoryKind::kDevice) {}
+      : device_(device), bindings_(blob.tensors()), placeholder_(device, MemoryKind::kDevice) {}
 
   ~TensorRTEngine() override {
     const DeviceScope scope(device_);
@@ -58,7 +58,7 @@ class TensorRTEngine final : public Engine, public std::enable_shared_from_this<
   Error set_weight_streaming_budget(const EngineOptions& options);
 
   Device& device_;
-  const std::vector<Binding> bindings_;
+  const std::vector<Binding> bindings_;  // all tensors of the engine, as the blob counts them
   std::unique_ptr<nvinfer1::IRuntime> runtime_;
   std::unique_ptr<nvinfer1::ICudaEngine> engine_;
   std::vector<size_t> activation_bytes_;
@@ -157,8 +157,9 @@ Error TensorRTEngine::set_weight_streaming_budget(const EngineOptions& options) 
 }
 
 Error TensorRTEngine::check_describes(const DelegateBlob& blob) const {
+  const std::vector<Binding> described = blob.tensors();
   const bool same_positions =
-      std::equal(bindings_.begin(), bindings_.end(), blob.bindings.begin(), blob.bindings.end(),
+      std::equal(bindings_.begin(), bindings_.end(), described.begin(), described.end(),
                  [](const Binding& a, const Binding& b) { return a.name == b.name; });
   if (!same_positions) {
     return report(Error::DelegateInvalidCompatibility,

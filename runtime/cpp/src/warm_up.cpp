@@ -1,7 +1,6 @@
 #include "warm_up.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 #include <vector>
 
@@ -17,6 +16,7 @@ struct WarmUp {
   Device& device;
   Stream stream;
   std::vector<DeviceBuffer> tensors;
+  std::vector<void*> inputs, outputs;  // of the states; the guard behind the outputs
 
   Result<void*> reserve(MemoryKind kind, size_t bytes) {
     DeviceBuffer& buffer = tensors.emplace_back(device, kind);
@@ -26,13 +26,43 @@ struct WarmUp {
 
   Result<void*> zeros(size_t bytes) {
     const auto memory = reserve(MemoryKind::kDevice, bytes);
-    const auto source = reserve(MemoryKind::kHost, bytes);
     if (!memory.ok()) return memory.error();
-    if (!source.ok()) return source.error();
-    std::memset(*source, 0, bytes);
-    const Error error = device.copy_async(*memory, *source, bytes, CopyKind::kHostToDevice, stream);
+    const Error error = device.zero_async(*memory, bytes, stream);
     if (error != Error::Ok) return error;
     return *memory;
+  }
+
+  /// Memory in the states' place, so that theirs is not touched. For all profiles together.
+  Error reserve_state() {
+    for (const State& state : blob.states) {
+      const auto input = zeros(state.bytes());
+      if (!input.ok()) return input.error();
+      inputs.push_back(*input);
+    }
+    for (size_t i = 0; i < blob.states.size(); ++i) {
+      const State& state = blob.states[i];
+      const auto output = state.mode == StateMode::kAlias
+                              ? Result<void*>(inputs[i])
+                              : reserve(MemoryKind::kDevice, state.bytes());
+      if (!output.ok()) return output.error();
+      outputs.push_back(*output);
+    }
+    if (blob.guard.empty()) return Error::Ok;
+    const auto guard = reserve(MemoryKind::kDevice, 1);
+    if (guard.ok()) outputs.push_back(*guard);
+    return guard.error();
+  }
+
+  Error bind_state(ExecutionContext& context) {
+    for (size_t i = 0; i < blob.states.size(); ++i) {
+      const size_t bytes = blob.states[i].bytes();
+      Error error = context.set_tensor_address(blob.state_input(i), inputs[i], bytes);
+      if (error != Error::Ok) return error;
+      error = context.set_tensor_address(blob.state_output(i), outputs[i], bytes);
+      if (error != Error::Ok) return error;
+    }
+    if (blob.guard.empty()) return Error::Ok;
+    return context.set_tensor_address(blob.guard_output(), outputs.back(), 1);
   }
 
   Error enqueue(const Profile& profile, ExecutionContext& context) {
@@ -51,6 +81,7 @@ struct WarmUp {
       const Error error = context.set_tensor_address(i, *memory, bytes);
       if (error != Error::Ok) return error;
     }
+    if (const Error error = bind_state(context); error != Error::Ok) return error;
     return context.enqueue(stream);
   }
 };
@@ -63,8 +94,9 @@ Error warm_up(ContextSet& contexts, const Engine& engine, const DelegateBlob& bl
                                              [](const Binding& b) { return b.is_shape_tensor; });
   if (has_shape_tensors || !engine.knows_shapes_before_enqueue()) return Error::Ok;
 
-  WarmUp work{blob, device, stream, {}};
+  WarmUp work{blob, device, stream, {}, {}, {}};
   Completion completion(in_flight, stream);  // on every way out before the tensors go
+  if (const Error error = work.reserve_state(); error != Error::Ok) return error;
   std::set<uint32_t> warm;
   // The first profile last, so that a single context is on it when the first call comes.
   for (auto it = blob.profiles.rbegin(); it != blob.profiles.rend(); ++it) {

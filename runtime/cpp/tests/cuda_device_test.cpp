@@ -90,6 +90,7 @@ std::vector<DeviceCall> calls_that_report() {
        [=](Device& d) {
          return d.copy_async(gpu, gpu, 8, CopyKind::kDeviceToDevice, nullptr) == Error::Ok;
        }},
+      {"cuMemsetD8Async", [=](Device& d) { return d.zero_async(gpu, 8, nullptr) == Error::Ok; }},
       {"cuStreamCreate", [](Device& d) { return d.create_stream().ok(); }},
       {"cuStreamGetCtx",
        [](Device& d) {

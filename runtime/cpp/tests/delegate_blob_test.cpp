@@ -193,7 +193,7 @@ TEST(DelegateBlob, RefusesCodesThatItDoesNotKnow) {
       {"no type", [](auto& m) { m.bindings[0].dtype = 0xFA; }, "'x' dtype 250 is not known"},
       {"direction", [](auto& m) { m.bindings[1].direction = 2; }, "binding 1 'y' direction is 2"},
       {"flags", [](auto& m) { m.bindings[1].flags = 0x80; }, "binding 1 'y' flags is 128"},
-      {"states", [](auto& m) { m.states = 1; }, "state count is 1"},
+      {"states", [](auto& m) { m.state_count = 1; }, "state count is 1; version 1.0 has none"},
   });
 }
 

@@ -231,6 +231,9 @@ void fake_memory(CudaDriver& driver) {
   driver.cuMemcpyDtoDAsync = [](CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
     return copy("cuMemcpyDtoDAsync", to, from, bytes, stream);
   };
+  driver.cuMemsetD8Async = [](CUdeviceptr, unsigned char, size_t, CUstream) {
+    return call("cuMemsetD8Async");
+  };
 }
 
 void fake_streams_and_events(CudaDriver& driver) {

@@ -106,6 +106,13 @@ class FakeDevice final : public Device {
     return Error::Ok;
   }
 
+  Error zero_async(void* memory, size_t bytes, Stream stream) override {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    if (const Error error = faults.next("zero_async"); error != Error::Ok) return error;
+    put(stream, {{memory, bytes}}, [=] { std::memset(memory, 0, bytes); });
+    return Error::Ok;
+  }
+
   Result<Stream> create_stream() override {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
     if (const Error error = faults.next("create_stream"); error != Error::Ok) return error;

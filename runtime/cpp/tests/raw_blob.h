@@ -50,6 +50,24 @@ struct RawRange {
   std::vector<int64_t> min, opt, max;
 };
 
+struct RawState {
+  std::string name;
+  uint8_t dtype = 6;
+  std::vector<int64_t> shape;
+  std::string input, output;
+  uint8_t mode = 0;
+  std::string initial;
+};
+
+struct RawIndexCheck {
+  uint32_t binding = 0;
+  int64_t least = 0, greatest = 0;
+  int32_t extent_binding = -1;
+  uint32_t extent_dim = 0;
+  uint8_t contiguous = 0;
+  std::string state;
+};
+
 struct RawProfile {
   std::string name;
   uint32_t engine_profile = 0;
@@ -68,10 +86,15 @@ struct RawMetadata {
                                       {"y", 6, 1, 0, 1, {-1, 4}, 128}};
   std::vector<RawProfile> profiles = {{"small", 0, {{{1, 4}, {1, 4}, {2, 4}}}},
                                       {"large", 1, {{{2, 4}, {4, 4}, {8, 4}}}}};
-  uint32_t states = 0;
+  std::vector<RawState> states;
   std::vector<std::pair<std::string, std::string>> build_options = {{"level", "3"}};
+  // From version 1.1 on.
+  std::string guard;
+  std::vector<RawIndexCheck> index_checks;
   // Where set, these stand in place of the true counts.
   std::optional<uint32_t> binding_count, profile_count, range_count, option_count;
+  std::optional<uint32_t> state_count, check_count;
+  std::optional<uint64_t> initial_size;
   std::string trailing;
 
   Bytes bytes() const {
@@ -94,11 +117,28 @@ struct RawMetadata {
         out.dims(range.min).dims(range.opt).dims(range.max);
       }
     }
-    out.put(states);
+    out.put(state_count.value_or(static_cast<uint32_t>(states.size())));
+    for (const RawState& state : states) {
+      out.text(state.name).put(state.dtype).dims(state.shape).text(state.input);
+      out.text(state.output).put(state.mode);
+      out.put(initial_size.value_or(state.initial.size()));
+      out.bytes.insert(out.bytes.end(), state.initial.begin(), state.initial.end());
+    }
     out.put(option_count.value_or(static_cast<uint32_t>(build_options.size())));
     for (const auto& [key, value] : build_options) out.text(key).text(value);
+    if (minor > 0) put_checks(out);
     out.bytes.insert(out.bytes.end(), trailing.begin(), trailing.end());
     return out.bytes;
+  }
+
+ private:
+  void put_checks(ByteWriter& out) const {
+    out.text(guard);
+    out.put(check_count.value_or(static_cast<uint32_t>(index_checks.size())));
+    for (const RawIndexCheck& check : index_checks) {
+      out.put(check.binding).put(check.least).put(check.greatest).put(check.extent_binding);
+      out.put(check.extent_dim).put(check.contiguous).text(check.state);
+    }
   }
 };
 

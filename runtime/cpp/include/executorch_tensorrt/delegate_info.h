@@ -2,6 +2,7 @@
 #pragma once
 
 #include <executorch_tensorrt/api.h>
+#include <executorch_tensorrt/state.h>
 
 #include <cstdint>
 #include <memory>
@@ -53,6 +54,9 @@ class EXECUTORCH_TENSORRT_API DelegateInfo {
   /// Whether the shapes of its outputs follow from those of its inputs, whatever their values.
   virtual bool output_shapes_follow_inputs() const = 0;
   virtual DelegateStatistics statistics() const = 0;
+  /// The method's own state, which all its delegates that own states have in common; nullptr where
+  /// this one owns none, and once the method was unloaded and nobody else holds it.
+  virtual std::shared_ptr<StateSet> state() const = 0;
 };
 
 /// While it lives, gathers the delegates that are loaded on this thread. Collectors nest; each
