@@ -19,10 +19,13 @@ if TYPE_CHECKING:
         Method,
         Program,
         RuntimeOptions,
+        StateInfo,
+        StateSet,
         cuda_stream,
         load,
         optimization_profile,
         register,
+        state,
     )
 
 __version__ = "0.1.0"
@@ -33,6 +36,8 @@ _HOME = {
     "OptimizationProfile": ".profiles",
     "Program": ".runtime",
     "RuntimeOptions": ".runtime",
+    "StateInfo": ".runtime",
+    "StateSet": ".runtime",
     "TensorRTBackend": ".backend.tensorrt_backend",
     "TensorRTPartitioner": ".partitioner",
     "build_progress": ".backend.build_progress",
@@ -42,6 +47,7 @@ _HOME = {
     "load": ".runtime",
     "optimization_profile": ".runtime",
     "register": ".runtime",
+    "state": ".runtime",
 }
 
 __all__ = [
@@ -50,6 +56,8 @@ __all__ = [
     "OptimizationProfile",
     "Program",
     "RuntimeOptions",
+    "StateInfo",
+    "StateSet",
     "TensorRTBackend",
     "TensorRTPartitioner",
     "build_progress",
@@ -59,6 +67,7 @@ __all__ = [
     "load",
     "optimization_profile",
     "register",
+    "state",
 ]
 
 

@@ -15,6 +15,7 @@ from .options import RuntimeOptions
 from .profile_pin import optimization_profile
 from .program import Method, Program, load
 from .registration import register
+from .state_set import StateInfo, StateSet, state
 from .stream import cuda_stream
 
 __all__ = [
@@ -26,11 +27,14 @@ __all__ = [
     "NotFound",
     "Program",
     "RuntimeOptions",
+    "StateInfo",
+    "StateSet",
     "TensorRTError",
     "cuda_stream",
     "load",
     "optimization_profile",
     "register",
+    "state",
 ]
 
 register()

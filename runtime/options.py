@@ -31,6 +31,9 @@ class RuntimeOptions:
         weight_streaming_budget: How many bytes of an engine's weights stay on the GPU; the rest
             streams from host memory in each call. For engines built with
             ``CompileOptions(weight_streaming=True)``. ``None``: all of them stay.
+        share_state: Whether the methods that one :func:`load` loads have their states in common:
+            what they call the same is the same, and must have the same dtype, shape and initial
+            value, such as the KV cache of a prefill and a decode method.
         engine_host_code_allowed: Whether an engine may contain host code, which version-compatible
             engines do. It runs with the rights of the process.
 
@@ -45,6 +48,7 @@ class RuntimeOptions:
     max_cuda_graphs: int = 16
     device_id: int = 0
     weight_streaming_budget: int | None = None
+    share_state: bool = False
     engine_host_code_allowed: bool = False
 
     def __post_init__(self) -> None:
@@ -55,13 +59,19 @@ class RuntimeOptions:
         if self.weight_streaming_budget is not None:
             _check_count("weight_streaming_budget", self.weight_streaming_budget, most=2**63)
         _check_flag("cuda_graphs", self.cuda_graphs)
+        _check_flag("share_state", self.share_state)
         _check_flag("engine_host_code_allowed", self.engine_host_code_allowed)
         defaults = self.default_profile
         for value in defaults.values() if isinstance(defaults, Mapping) else (defaults,):
             _check_default_profile(value)
 
-    def for_method(self, method: str, device: str | None) -> list[NativeOption]:
-        """Return the native options of one method; ``device`` is :func:`load`'s."""
+    def for_method(
+        self, method: str, device: str | None, state_group: str = ""
+    ) -> list[NativeOption]:
+        """Return the native options of one method; ``device`` is :func:`load`'s.
+
+        ``state_group``: what the methods that share their state have in common; empty: none do.
+        """
         options: list[NativeOption] = [
             ("profile_selection", self.profile_selection),
             ("profile_contexts", self.profile_contexts),
@@ -69,6 +79,7 @@ class RuntimeOptions:
             ("cuda_graphs", self.cuda_graphs),
             ("max_cuda_graphs", self.max_cuda_graphs),
             ("device_id", self.device_id),
+            ("state_group", state_group),
             ("engine_host_code_allowed", self.engine_host_code_allowed),
         ]
         if self.weight_streaming_budget is not None:

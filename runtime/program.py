@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ from .errors import InvalidArgument
 from .native import _runtime
 from .options import RuntimeOptions
 from .profile_pin import check_profile
+from .state_set import StateSet
+from .state_set import state as select_state
 
 
 def load(
@@ -58,12 +61,13 @@ def load(
     names = list(native.method_names)
     options.check_methods(names)
     wanted = names if methods is None else list(methods)
+    group = uuid.uuid4().hex if options.share_state else ""
     for name in wanted:
         if name not in names:
             raise KeyError(f"the program has no method {name!r}; it has {', '.join(names)}")
     return Program(
         {
-            name: Method(name, native.load_method(name, options.for_method(name, device)))
+            name: Method(name, native.load_method(name, options.for_method(name, device, group)))
             for name in wanted
         }
     )
@@ -114,6 +118,7 @@ class Method:
         self._native = native
         self._delegates = native.delegates()
         self._on_gpu = native.takes_device_tensors
+        self._state = StateSet(native.state())
         # The ordinal of the GPU that the method was loaded on; None on the CPU.
         self._gpu = _gpu_of_delegates(self._delegates)
         # None where some output cannot be written to the caller's memory.
@@ -121,7 +126,9 @@ class Method:
         self._output_bytes = sizes if len(sizes) == len(native.placeable_bytes) else None
         self._torch_calls: _runtime.TorchCalls | None = None
 
-    def __call__(self, *inputs: Any, profile: str | int | None = None) -> tuple[Any, ...]:
+    def __call__(
+        self, *inputs: Any, profile: str | int | None = None, state: StateSet | None = None
+    ) -> tuple[Any, ...]:
         """Execute the method.
 
         Args:
@@ -131,6 +138,8 @@ class Method:
                 it, and are copied to host memory where some of it runs on the CPU.
             profile: The optimization profile for this call, by name or index. By default what
                 :func:`optimization_profile` pins, else the program's default, else by input shape.
+            state: The :class:`StateSet` for this call, from :meth:`new_state`. By default what
+                :class:`state` selects on this thread, else the method's own.
 
         Returns:
             The outputs, each owning its memory, in the library of the first tensor on a GPU among
@@ -140,10 +149,15 @@ class Method:
 
         Raises:
             InvalidArgument: Inputs that fit no profile, or not the one asked for (the text lists
-                the inputs' shapes and the ranges), or that lie on another GPU than the program.
+                the inputs' shapes and the ranges), or that lie on another GPU than the program;
+                positions outside of the state that they are written to, which is as before then;
+                a ``state`` of another method.
             TypeError: An input that is no tensor, or of a dtype that ExecuTorch does not know.
             TensorRTError: A fault of the device, the engine or the program.
         """
+        if state is not None:
+            with select_state(state):
+                return self(*inputs, profile=profile)
         if profile is not None:
             profile = check_profile(profile)
         if self._torch_calls is not None:
@@ -207,6 +221,19 @@ class Method:
                     f"input {index} of method {self.name!r} is on cuda:{gpu}; this program was "
                     f"loaded on cuda:{self._gpu}: copy it there, or load the program on cuda:{gpu}",
                 )
+
+    @property
+    def state(self) -> StateSet:
+        """The method's own state, which calls use that are given no other."""
+        return self._state
+
+    def new_state(self) -> StateSet:
+        """Return an independent :class:`StateSet` of the method, with the initial values.
+
+        Raises:
+            MemoryAllocationFailed: There is no memory for it on the device.
+        """
+        return self._state._new()
 
     @property
     def profiles(self) -> list[str]:

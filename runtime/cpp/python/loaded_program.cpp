@@ -96,6 +96,13 @@ LoadedMethod::MethodModule LoadedMethod::module_of(const LoadedProgram& program)
   return MethodModule(program.new_loader_(), nullptr, nullptr, nullptr, mapped(program.data_path_));
 }
 
+std::shared_ptr<StateSet> LoadedMethod::state() const {
+  for (const auto& delegate : delegates_) {
+    if (auto state = delegate->state()) return state;
+  }
+  return nullptr;
+}
+
 bool LoadedMethod::find_takes_device_tensors() const {
   if (delegates_.size() != 1 || !delegates_.front()->whole_method() ||
       delegates_.front()->device() == "cpu") {

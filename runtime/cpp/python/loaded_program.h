@@ -58,6 +58,8 @@ class LoadedMethod {
                std::vector<executorch::runtime::BackendOption> options);
 
   const std::vector<std::shared_ptr<const DelegateInfo>>& delegates() const { return delegates_; }
+  /// The method's own state; nullptr where its delegates have none.
+  std::shared_ptr<StateSet> state() const;
   executorch::runtime::MethodMeta meta() const { return method_->method_meta(); }
 
   /// Whether inputs and outputs may lie on the delegate's GPU: no other part of the method, and no

@@ -21,6 +21,7 @@
 
 #include "execution.h"
 #include "loaded_program.h"
+#include "states.h"
 #include "tensors.h"
 #include "torch_calls.h"
 
@@ -198,7 +199,10 @@ NB_MODULE(_runtime, m) {
     return stream ? std::optional(reinterpret_cast<uintptr_t>(*stream)) : std::nullopt;
   });
 
+  bind_states(m);
+
   nb::class_<LoadedMethod>(m, "Method")
+      .def("state", &LoadedMethod::state)
       .def("execute", &execute, "inputs"_a, "profile"_a.none(), "stream"_a.none(), "given"_a)
       .def_prop_ro("takes_device_tensors", &LoadedMethod::takes_device_tensors)
       .def_prop_ro("placeable_bytes", &placeable_bytes)

@@ -42,17 +42,21 @@ constexpr DType kDTypes[] = {
 
 std::string input_name(size_t index) { return "input " + std::to_string(index); }
 
-[[noreturn]] void refuse(size_t index, nb::handle value, const char* wanted) {
-  throw nb::type_error((input_name(index) + " must be " + wanted + ", not " +
+[[noreturn]] void refuse(const std::string& what, nb::handle value, const char* wanted) {
+  throw nb::type_error((what + " must be " + wanted + ", not " +
                         nb::cast<std::string>(value.type().attr("__name__")))
                            .c_str());
 }
 
-ScalarType scalar_type(size_t index, nb::dlpack::dtype given) {
+[[noreturn]] void refuse(size_t index, nb::handle value, const char* wanted) {
+  refuse(input_name(index), value, wanted);
+}
+
+ScalarType scalar_type(const std::string& what, nb::dlpack::dtype given) {
   for (const DType& dtype : kDTypes) {
     if (dtype.dlpack == given) return dtype.scalar_type;
   }
-  throw nb::type_error((input_name(index) +
+  throw nb::type_error((what +
                         " has a dtype that ExecuTorch does not know (DLPack code " +
                         std::to_string(given.code) + ", " + std::to_string(given.bits) + " bits)")
                            .c_str());
@@ -85,6 +89,20 @@ const DType& dtype_of(ScalarType scalar_type) {
 }  // namespace
 
 const char* dtype_name(ScalarType scalar_type) { return dtype_of(scalar_type).name; }
+
+GivenTensor::GivenTensor(nb::handle value, const std::string& what) {
+  // Makes a row-major copy of what is laid out otherwise.
+  if (!nb::try_cast(value, array_, /*convert=*/true)) {
+    refuse(what, value, "a tensor (an object with __dlpack__ or a buffer)");
+  }
+  dtype_ = scalar_type(what, array_.dtype());
+}
+
+std::vector<int64_t> GivenTensor::shape() const {
+  std::vector<int64_t> sizes;
+  for (size_t d = 0; d < array_.ndim(); ++d) sizes.push_back(static_cast<int64_t>(array_.shape(d)));
+  return sizes;
+}
 
 CallInputs::CallInputs(nb::handle inputs, const LoadedMethod& method) : method_(method) {
   const auto meta = method.meta();
@@ -124,29 +142,23 @@ void CallInputs::add(size_t index, nb::handle value, Tag wanted) {
 }
 
 void CallInputs::add_tensor(size_t index, nb::handle value) {
-  nb::ndarray<nb::ro, nb::c_contig> array;
-  // Makes a row-major copy of what is laid out otherwise.
-  if (!nb::try_cast(value, array, /*convert=*/true)) {
-    refuse(index, value, "a tensor (an object with __dlpack__ or a buffer)");
-  }
+  GivenTensor array(value, input_name(index));
   check_device(index, array.device_type(), array.device_id(), method_);
   std::vector<SizesType> sizes;
-  for (size_t d = 0; d < array.ndim(); ++d) {
-    if (array.shape(d) > std::numeric_limits<SizesType>::max()) {
+  for (const int64_t size : array.shape()) {
+    if (size > std::numeric_limits<SizesType>::max()) {
       throw RuntimeFailure(Error::InvalidArgument,
-                           input_name(index) + " has size " + std::to_string(array.shape(d)) +
-                               " in dim " + std::to_string(d) + ", more than ExecuTorch can count");
+                           input_name(index) + " has size " + std::to_string(size) + " in dim " +
+                               std::to_string(sizes.size()) + ", more than ExecuTorch can count");
     }
-    sizes.push_back(static_cast<SizesType>(array.shape(d)));
+    sizes.push_back(static_cast<SizesType>(size));
   }
   // Inputs are only read; ExecuTorch's tensors have no way to say so.
   tensors_.push_back(executorch::extension::from_blob(
-      const_cast<void*>(array.data()), std::move(sizes), scalar_type(index, array.dtype())));
+      const_cast<void*>(array.data()), std::move(sizes), array.dtype()));
   arrays_.push_back(std::move(array));
   values_.emplace_back(*tensors_.back());
 }
-
-namespace {
 
 nb::object to_python(TensorOutput output) {
   if (output.memory == nullptr) {
@@ -157,8 +169,6 @@ nb::object to_python(TensorOutput output) {
   return nb::cast(nb::ndarray<nb::array_api>(data, output.shape.size(), output.shape.data(), owner,
                                              nullptr, dtype_of(output.dtype).dlpack));
 }
-
-}  // namespace
 
 nb::object to_python(Output output) {
   if (auto* tensor = std::get_if<TensorOutput>(&output)) return to_python(std::move(*tensor));

@@ -6,11 +6,30 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "loaded_program.h"
 
 namespace executorch_tensorrt::python {
+
+/// A tensor of the caller's, read where it lies; row-major. TypeError, naming `what` it is, for an
+/// object that is none or has a dtype that ExecuTorch does not know.
+class GivenTensor {
+ public:
+  GivenTensor(nanobind::handle value, const std::string& what);
+
+  const void* data() const { return array_.data(); }
+  executorch::aten::ScalarType dtype() const { return dtype_; }
+  std::vector<int64_t> shape() const;
+  int device_type() const { return array_.device_type(); }
+  int device_id() const { return array_.device_id(); }
+
+ private:
+  nanobind::ndarray<nanobind::ro, nanobind::c_contig> array_;
+  executorch::aten::ScalarType dtype_;
+};
 
 /// The inputs of one call; keeps alive what their values point to.
 class CallInputs {
@@ -26,7 +45,7 @@ class CallInputs {
   void add_tensor(size_t index, nanobind::handle value);
 
   const LoadedMethod& method_;
-  std::vector<nanobind::ndarray<nanobind::ro, nanobind::c_contig>> arrays_;
+  std::vector<GivenTensor> arrays_;
   std::vector<executorch::extension::TensorPtr> tensors_;
   std::vector<executorch::runtime::EValue> values_;
 };
@@ -34,6 +53,7 @@ class CallInputs {
 /// A tensor becomes an object with __dlpack__ that owns its memory, or, where it lies in memory
 /// that the caller gave, its dtype's name and its shape; a number, itself.
 nanobind::object to_python(Output output);
+nanobind::object to_python(TensorOutput output);
 
 /// "float32", as NumPy and PyTorch call it.
 const char* dtype_name(executorch::aten::ScalarType scalar_type);

@@ -145,14 +145,16 @@ Error TensorRTDelegate::check_guard() const {
     return Error::Ok;
   }
   std::string names;
+  bool in_place = false;
   for (size_t i = 0; i < blob.states.size(); ++i) {
-    if (state_bindings_.modes[i] != StateMode::kPingPong) continue;
-    names += (names.empty() ? "'" : ", '") + blob.states[i].name + "'";
+    names += (i == 0 ? "'" : ", '") + blob.states[i].name + "'";
+    in_place |= state_bindings_.modes[i] == StateMode::kAlias;
   }
   return report(Error::InvalidArgument,
-                "write out of bounds: this call would have written outside of its state, which is "
-                "one of " +
-                    names + " and is as it was before; the outputs are not valid");
+                "write out of bounds: this call would have written outside of its state, one of " +
+                    names +
+                    (in_place ? "; what is written in place is lost" : "; it is as it was before") +
+                    ", and the outputs are not valid");
 }
 
 }  // namespace executorch_tensorrt

@@ -76,7 +76,6 @@ Error StateMemory::extend_locked() {
   }
   // Also behind an error, before the memory goes.
   const Error finished = finish(*stream_);
-  if (finished != Error::Ok) (void)device().synchronize();
   if (error == Error::Ok) error = finished;
   if (error != Error::Ok) return error;
   for (Slot& slot : added) slots_.push_back(std::move(slot));
@@ -91,10 +90,13 @@ Error StateMemory::initialize(Slot& slot, Stream stream) {
                              CopyKind::kHostToDevice, stream);
 }
 
-/// Waits for what this set put on the stream; where that fails, it may still be running.
+/// Waits for what this set put on the stream. Where that fails, it is tried once more, so that
+/// nothing runs any more behind the error; where that fails too, it may.
 Error StateMemory::finish(Stream stream) {
   const Error error = device().synchronize_stream(stream);
   if (error == Error::Ok) return Error::Ok;
+  const std::string cause = last_error_message();
+  if (device().synchronize() == Error::Ok) return report(error, cause);
   broken_ = true;
   return error;
 }

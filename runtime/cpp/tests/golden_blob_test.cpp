@@ -64,6 +64,33 @@ std::string json(const Section& section) {
   return "{\"size\":" + std::to_string(section.size) + ",\"crc32\":" + json(std::string(crc)) + "}";
 }
 
+std::string json(const State& state) {
+  const Section initial = state.initial == nullptr
+                              ? Section{}
+                              : Section{state.initial->data(), state.initial->size()};
+  return "{\"name\":" + json(state.name) +
+         ",\"dtype\":" + std::to_string(static_cast<int>(state.dtype)) +
+         ",\"shape\":" + json(state.shape) + ",\"input\":" + json(state.input) +
+         ",\"output\":" + json(state.output) +
+         ",\"mode\":" + std::to_string(static_cast<int>(state.mode)) +
+         ",\"initial\":" + json(initial) + "}";
+}
+
+std::string json(const IndexCheck& check) {
+  return "{\"binding\":" + json(check.binding) + ",\"least\":" + std::to_string(check.least) +
+         ",\"greatest\":" + std::to_string(check.greatest) + ",\"extent\":[" +
+         std::to_string(check.extent_binding) + "," + json(check.extent_dim) +
+         "],\"contiguous\":" + json(check.contiguous) + ",\"state\":" + json(check.state) + "}";
+}
+
+/// Empty for a blob without states.
+std::string json_states(const DelegateBlob& blob) {
+  if (blob.states.empty()) return "";
+  return ",\"states\":" + json_list(blob.states, [](const State& s) { return json(s); }) +
+         ",\"guard\":" + json(blob.guard) + ",\"index_checks\":" +
+         json_list(blob.index_checks, [](const IndexCheck& check) { return json(check); });
+}
+
 std::string json(const DelegateBlob& blob) {
   std::string id;
   for (uint8_t byte : blob.engine_id) {
@@ -87,7 +114,7 @@ std::string json(const DelegateBlob& blob) {
          ",\"profiles\":" +
          json_list(blob.profiles, [](const Profile& profile) { return json(profile); }) +
          ",\"build_options\":{" + options + "},\"engine\":" + json(blob.engine) +
-         ",\"fallback\":" + json(blob.fallback) + "}";
+         ",\"fallback\":" + json(blob.fallback) + json_states(blob) + "}";
 }
 
 std::string without_space(std::string text) {

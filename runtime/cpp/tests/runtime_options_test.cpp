@@ -94,7 +94,7 @@ TEST_F(RuntimeOptionsTest, AnUnknownKeyIsRefusedWithTheKnownOnes) {
             "option profile_selektion is not known to TensorRTBackend; known are default_profile, "
             "default_profile_index, "
             "profile_selection, profile_contexts, cuda_graphs, max_cuda_graphs, device_id, device, "
-            "weight_streaming_budget, engine_host_code_allowed");
+            "weight_streaming_budget, state_group, engine_host_code_allowed");
 }
 
 TEST_F(RuntimeOptionsTest, AValueThatDoesNotFitIsRefusedByKeyAndValue) {

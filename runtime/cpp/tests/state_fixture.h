@@ -17,9 +17,10 @@
 namespace executorch_tensorrt::test {
 
 struct StateKind {
-  bool alias = true;     // the cache's mode; the count always ping-pongs
+  bool alias = true;     // the cache's mode
   bool guarded = false;  // the engine says whether it wrote in bounds
   bool checked = true;   // the positions are checked before
+  bool alias_count = false;
 
   std::string name() const {
     return std::string(alias ? "Alias" : "PingPong") + (guarded ? "Guarded" : "") +
@@ -47,7 +48,7 @@ inline DelegateBlob state_blob(const StateKind& kind) {
                   kind.alias ? StateMode::kAlias : StateMode::kPingPong,
                   std::make_shared<const std::vector<uint8_t>>(std::move(ones))},
                  {"count", ScalarType::Float, dims({1}), "count_in", "count_out",
-                  StateMode::kPingPong, nullptr}};
+                  kind.alias_count ? StateMode::kAlias : StateMode::kPingPong, nullptr}};
   if (kind.guarded) blob.guard = "ok";
   if (kind.checked) blob.index_checks = {{1, 0, kCacheRows - 1, 0, 0, true, "cache"}};
   return blob;
@@ -60,7 +61,9 @@ class FakePosition {
       : device_(device),
         block_(on_device ? *device.allocate(8) : nullptr),
         tensor_(executorch::extension::from_blob(data(), {1}, ScalarType::Long)),
-        value_(*tensor_) {}
+        value_(*tensor_) {
+    set(0);
+  }
   ~FakePosition() {
     if (block_ != nullptr) device_.free(block_);
   }
@@ -96,16 +99,20 @@ class StateFixture {
  public:
   /// `graphs`: the most a profile; 0: without.
   void load(const StateKind& kind, int graphs = 0,
-            std::shared_ptr<MethodState> state = nullptr) {
-    auto made = make(kind, graphs, std::move(state));
+            std::shared_ptr<MethodState> state = nullptr,
+            std::shared_ptr<Device> device = nullptr) {
+    auto made = make(kind, graphs, std::move(state), std::move(device));
     ASSERT_EQ(made.error(), Error::Ok) << last_error_message();
     delegate_ = std::move(*made);
   }
 
   Result<std::unique_ptr<TensorRTDelegate>> make(const StateKind& kind, int graphs,
-                                                 std::shared_ptr<MethodState> state = nullptr) {
+                                                 std::shared_ptr<MethodState> state = nullptr,
+                                                 std::shared_ptr<Device> device = nullptr) {
+    const auto fake = device == nullptr ? device_ : nullptr;
+    if (device == nullptr) device = device_;
     if (state == nullptr) {
-      auto created = MethodState::create(device_);
+      auto created = MethodState::create(device);
       if (!created.ok()) return created.error();
       state = *created;
     }
@@ -114,10 +121,11 @@ class StateFixture {
     parts.blob = state_blob(kind);
     parts.options.cuda_graphs = graphs > 0;
     parts.options.max_cuda_graphs = std::max(1, graphs);
-    parts.device = device_;
-    parts.engine = std::make_shared<FakeStateEngine>(device_, kind.alias, kind.guarded);
+    parts.device = device;
+    parts.engine = std::make_shared<FakeStateEngine>(fake, kind.alias, kind.guarded,
+                                                     kind.alias_count);
     parts.active = std::make_shared<ActiveProfile>();
-    parts.record = std::make_shared<DelegateRecord>(parts.blob, "forward", device_->name(), "fake",
+    parts.record = std::make_shared<DelegateRecord>(parts.blob, "forward", device->name(), "fake",
                                                     /*whole_method=*/true, own_);
     parts.state = std::move(state);
     return TensorRTDelegate::create(std::move(parts));
@@ -136,7 +144,9 @@ class StateFixture {
     x.fill(value);
     at.set(pos);
     const Error error = execute(*delegate_, x, at, y);
-    if (error == Error::Ok && before != nullptr) EXPECT_TRUE(y.holds(value + before->count));
+    if (error == Error::Ok && before != nullptr) {
+      EXPECT_TRUE(y.holds(value + before->count));
+    }
     return error;
   }
 
