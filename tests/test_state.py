@@ -15,7 +15,7 @@ from torch import nn
 from torch.export import Dim
 
 import executorch_tensorrt as ett
-from executorch_tensorrt import RuntimeOptions, TensorRTPartitioner
+from executorch_tensorrt import OptimizationProfile, RuntimeOptions, TensorRTPartitioner
 from executorch_tensorrt.runtime import InvalidArgument
 
 
@@ -42,8 +42,12 @@ class Doubler(Accumulator):
 
 @pytest.fixture(scope="module")
 def accumulator() -> bytes:
-    rows = Dim("rows", min=1, max=8)
-    return exported(Accumulator().eval(), (torch.zeros(2, 4),), {"x": {0: rows}}, ())
+    dynamic = {"x": {0: Dim("rows", min=1, max=8)}}
+    profiles = (
+        OptimizationProfile("one", {"x": (1, 4)}),
+        OptimizationProfile("more", {"x": ((2, 2, 8), 4)}),
+    )
+    return exported(Accumulator().eval(), (torch.zeros(2, 4),), dynamic, profiles)
 
 
 @pytest.fixture(scope="module")
