@@ -80,7 +80,7 @@ class TestStateSet:
         assert sorted(state.names) == ["inner.calls", "total"]
         assert state["total"] == ett.StateInfo("total", "float32", (4,))
         assert repr(state) == f"StateSet({', '.join(state.names)})"
-        with pytest.raises(KeyError, match="no state 'sum'; states are .*total"):
+        with pytest.raises(KeyError, match=r"no state 'sum'; states are .*total"):
             state["sum"]
 
     def test_starts_from_the_initial_values_and_follows_eager(self, accumulator: bytes) -> None:

@@ -34,8 +34,8 @@ StateInfo find(const StateSet& set, const std::string& name) {
     if (info.name == name) return std::move(info);
     known += (known.empty() ? "" : ", ") + info.name;
   }
-  throw nb::key_error(("no state '" + name + "'; states are " + (known.empty() ? "none" : known))
-                          .c_str());
+  throw nb::key_error(
+      ("no state '" + name + "'; states are " + (known.empty() ? "none" : known)).c_str());
 }
 
 /// Name, dtype and shape of each.
@@ -109,7 +109,9 @@ void bind_states(nb::module_& module) {
   nb::class_<StateGuard>(module, "StateGuard");
   module.def(
       "guard_state",
-      [](std::shared_ptr<StateSet> state) { return std::make_unique<StateGuard>(std::move(state)); },
+      [](std::shared_ptr<StateSet> state) {
+        return std::make_unique<StateGuard>(std::move(state));
+      },
       "state"_a.none());
 }
 

@@ -56,8 +56,7 @@ ScalarType scalar_type(const std::string& what, nb::dlpack::dtype given) {
   for (const DType& dtype : kDTypes) {
     if (dtype.dlpack == given) return dtype.scalar_type;
   }
-  throw nb::type_error((what +
-                        " has a dtype that ExecuTorch does not know (DLPack code " +
+  throw nb::type_error((what + " has a dtype that ExecuTorch does not know (DLPack code " +
                         std::to_string(given.code) + ", " + std::to_string(given.bits) + " bits)")
                            .c_str());
 }
@@ -154,8 +153,8 @@ void CallInputs::add_tensor(size_t index, nb::handle value) {
     sizes.push_back(static_cast<SizesType>(size));
   }
   // Inputs are only read; ExecuTorch's tensors have no way to say so.
-  tensors_.push_back(executorch::extension::from_blob(
-      const_cast<void*>(array.data()), std::move(sizes), array.dtype()));
+  tensors_.push_back(executorch::extension::from_blob(const_cast<void*>(array.data()),
+                                                      std::move(sizes), array.dtype()));
   arrays_.push_back(std::move(array));
   values_.emplace_back(*tensors_.back());
 }

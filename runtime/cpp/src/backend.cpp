@@ -147,17 +147,17 @@ Result<DelegateHandle*> create_delegate(BackendInitContext& context, FreeableBuf
       ActiveProfile::of_method(context.get_runtime_allocator(), method, parts.blob.profiles);
   std::weak_ptr<StateSet> state;
   if (!parts.blob.states.empty()) {
-    auto joined = MethodState::join({context.get_runtime_allocator(), method == nullptr ? "" : method,
-                                     parts.options.state_group},
+    auto joined = MethodState::join({context.get_runtime_allocator(),
+                                     method == nullptr ? "" : method, parts.options.state_group},
                                     parts.device, parts.blob.states);
     if (!joined.ok()) return joined.error();
     parts.state = std::move(*joined);
     state = parts.state->own;
   }
-  parts.record = std::make_shared<DelegateRecord>(
-      parts.blob, method == nullptr ? "" : method, parts.device->name(),
-      on_cpu ? "CPU fallback" : engine_name(parts.blob), has_spec(specs, kWholeMethod),
-      std::move(state));
+  parts.record = std::make_shared<DelegateRecord>(parts.blob, method == nullptr ? "" : method,
+                                                  parts.device->name(),
+                                                  on_cpu ? "CPU fallback" : engine_name(parts.blob),
+                                                  has_spec(specs, kWholeMethod), std::move(state));
 
   auto delegate = TensorRTDelegate::create(std::move(parts));
   if (!delegate.ok()) return delegate.error();

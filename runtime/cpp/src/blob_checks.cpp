@@ -239,8 +239,7 @@ void check_index_check(const DelegateBlob& blob, size_t index) {
     }
     return;
   }
-  if (check.extent_binding < 0 ||
-      static_cast<uint32_t>(check.extent_binding) >= blob.num_inputs) {
+  if (check.extent_binding < 0 || static_cast<uint32_t>(check.extent_binding) >= blob.num_inputs) {
     refuse(field + " extent binding", std::to_string(check.extent_binding) + " is none of the " +
                                           std::to_string(blob.num_inputs) + " inputs");
   }

@@ -78,7 +78,7 @@ class TensorRTDelegate {
   /// An input whose values are checked before anything is touched.
   struct CheckedInput {
     size_t binding;
-    DeviceBuffer copy;     // for values that lie on the device
+    DeviceBuffer copy;             // for values that lie on the device
     const void* values = nullptr;  // of the current call
   };
 

@@ -231,8 +231,7 @@ IndexCheck read_index_check(ByteReader& reader, size_t index) {
   check.binding = reader.number<uint32_t>(field + " binding");
   check.least = static_cast<int64_t>(reader.number<uint64_t>(field + " least"));
   check.greatest = static_cast<int64_t>(reader.number<uint64_t>(field + " greatest"));
-  check.extent_binding =
-      static_cast<int32_t>(reader.number<uint32_t>(field + " extent binding"));
+  check.extent_binding = static_cast<int32_t>(reader.number<uint32_t>(field + " extent binding"));
   check.extent_dim = reader.number<uint32_t>(field + " extent dim");
   check.contiguous = reader.choice(2, field + " contiguous") != 0;
   check.state = reader.text(field + " state");

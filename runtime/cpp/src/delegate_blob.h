@@ -65,7 +65,7 @@ enum class StateMode : uint8_t {
 struct State {
   std::string name;  // fully qualified, of the buffer in the module
   executorch::aten::ScalarType dtype;
-  Dims shape;  // static
+  Dims shape;                 // static
   std::string input, output;  // the engine's tensors
   StateMode mode;
   std::shared_ptr<const std::vector<uint8_t>> initial;  // row-major; nullptr: zeros
@@ -76,12 +76,12 @@ struct State {
 /// What must hold of the values of an int input before a call touches anything: they are the
 /// positions that a write goes to.
 struct IndexCheck {
-  uint32_t binding;           // an int32 or int64 input
-  int64_t least, greatest;    // both inclusive
-  int32_t extent_binding;     // -1: none; else that input's size in extent_dim is how many rows
-  uint32_t extent_dim;        // are written from each value on
-  bool contiguous;            // whether the values must ascend by 1
-  std::string state;          // that the write goes to
+  uint32_t binding;         // an int32 or int64 input
+  int64_t least, greatest;  // both inclusive
+  int32_t extent_binding;   // -1: none; else that input's size in extent_dim is how many rows
+  uint32_t extent_dim;      // are written from each value on
+  bool contiguous;          // whether the values must ascend by 1
+  std::string state;        // that the write goes to
 };
 
 struct Section {

@@ -51,8 +51,7 @@ void announce(const std::shared_ptr<const DelegateInfo>& delegate) {
 }
 
 DelegateRecord::DelegateRecord(const DelegateBlob& blob, std::string method, std::string device,
-                               std::string engine, bool whole_method,
-                               std::weak_ptr<StateSet> state)
+                               std::string engine, bool whole_method, std::weak_ptr<StateSet> state)
     : method_(std::move(method)),
       device_(std::move(device)),
       engine_(std::move(engine)),

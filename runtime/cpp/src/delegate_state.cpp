@@ -37,8 +37,7 @@ Error TensorRTDelegate::prepare_state() {
 
 Error TensorRTDelegate::begin_state(StateUse& use) const {
   StateSet* pinned = pinned_state();
-  StateMemory& memory =
-      pinned == nullptr ? *parts_.state->own : *static_cast<StateMemory*>(pinned);
+  StateMemory& memory = pinned == nullptr ? *parts_.state->own : *static_cast<StateMemory*>(pinned);
   return use.begin(memory, state_bindings_);
 }
 
@@ -71,7 +70,8 @@ Error TensorRTDelegate::check_indices(const Call& call) {
       if (!place.ok()) return place.error();
       const bool on_device = *place == Place::kUnaligned || *place == Place::kBound;
       if (device.reads_host_memory() || !on_device) continue;
-      if (call.capturing) return report(
+      if (call.capturing)
+        return report(
             Error::InvalidArgument,
             "input '" + parts_.blob.bindings[input.binding].name +
                 "' says where state is written, which is checked before each call: a method that "

@@ -21,7 +21,8 @@ inline constexpr size_t kTensorAlignment = 256;
 
 /// One execution context. Not for two threads at once. `binding` is a position among the engine's
 /// tensors: DelegateBlob::bindings, and behind them the states' inputs and outputs and the guard,
-/// which have addresses, but no shapes to set or to ask for. Every call that fails reports its own cause through report().
+/// which have addresses, but no shapes to set or to ask for. Every call that fails reports its own
+/// cause through report().
 class ExecutionContext {
  public:
   virtual ~ExecutionContext() = default;

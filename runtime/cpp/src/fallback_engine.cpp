@@ -113,7 +113,8 @@ class FallbackContext final : public ExecutionContext {
     for (const Input& input : inputs_) {
       const Dims& shape = input.shape;
       std::vector<SizesType> sizes(shape.size.begin(), shape.size.begin() + shape.rank);
-      tensors.push_back(executorch::extension::from_blob(input.address, std::move(sizes), input.dtype));
+      tensors.push_back(
+          executorch::extension::from_blob(input.address, std::move(sizes), input.dtype));
       values.emplace_back(*tensors.back());
     }
     auto outputs = module_.execute(kMethod, values);

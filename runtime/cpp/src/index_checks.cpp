@@ -22,8 +22,7 @@ Error refuse(const DelegateBlob& blob, const IndexCheck& check, const std::strin
 /// The greatest value that leaves room for the rows of this call; less than `least` if none does.
 int64_t greatest_start(const IndexCheck& check, executorch::runtime::Span<const Dims> shapes) {
   if (check.extent_binding < 0) return check.greatest;
-  const int64_t rows =
-      shapes[static_cast<size_t>(check.extent_binding)].size[check.extent_dim];
+  const int64_t rows = shapes[static_cast<size_t>(check.extent_binding)].size[check.extent_dim];
   int64_t greatest = 0;
   if (__builtin_sub_overflow(check.greatest, rows - 1, &greatest)) {
     return rows > 0 ? INT64_MIN : INT64_MAX;
@@ -35,8 +34,7 @@ Error refuse_value(const DelegateBlob& blob, const IndexCheck& check,
                    executorch::runtime::Span<const Dims> shapes, int64_t value) {
   std::string why = "is " + std::to_string(value);
   if (check.extent_binding >= 0) {
-    const auto rows =
-        shapes[static_cast<size_t>(check.extent_binding)].size[check.extent_dim];
+    const auto rows = shapes[static_cast<size_t>(check.extent_binding)].size[check.extent_dim];
     why += " for " + std::to_string(rows) + " rows";
   }
   return refuse(blob, check, why + "; they must lie in " + range_text(check));

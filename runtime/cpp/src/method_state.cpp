@@ -28,9 +28,8 @@ bool same_value(const std::shared_ptr<const std::vector<uint8_t>>& a,
 }  // namespace
 
 const StateLayout::Entry* StateLayout::find(const std::string& name) const {
-  const auto found = std::find_if(entries_.begin(), entries_.end(), [&name](const Entry& entry) {
-    return entry.info.name == name;
-  });
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [&name](const Entry& entry) { return entry.info.name == name; });
   return found == entries_.end() ? nullptr : &*found;
 }
 
@@ -52,10 +51,10 @@ Result<std::vector<size_t>> StateLayout::add(const std::vector<State>& states,
     const Entry* known = find(state.name);
     if (known == nullptr) continue;
     const StateInfo info = info_of(state);
-    const char* differs = known->info.dtype != info.dtype                ? "dtype"
-                          : known->info.shape != info.shape              ? "shape"
+    const char* differs = known->info.dtype != info.dtype              ? "dtype"
+                          : known->info.shape != info.shape            ? "shape"
                           : !same_value(known->initial, state.initial) ? "initial value"
-                                                                         : nullptr;
+                                                                       : nullptr;
     if (differs == nullptr) continue;
     return report(Error::InvalidArgument,
                   "state '" + state.name + "' can not be shared: its " + differs +
@@ -89,8 +88,8 @@ Result<std::shared_ptr<MethodState>> MethodState::join(const Key& key,
                                                        const std::shared_ptr<Device>& device,
                                                        const std::vector<State>& states) {
   static std::mutex mutex;
-  using Known = std::map<std::tuple<const void*, std::string, std::string>,
-                         std::weak_ptr<MethodState>>;
+  using Known =
+      std::map<std::tuple<const void*, std::string, std::string>, std::weak_ptr<MethodState>>;
   static auto* known = new Known;  // outlives static delegates
 
   const bool grouped = !key.group.empty();
@@ -102,9 +101,9 @@ Result<std::shared_ptr<MethodState>> MethodState::join(const Key& key,
                                  : Known::key_type(key.allocator, key.method, "")];
   auto state = entry.lock();
   if (state != nullptr && grouped && state->layout->device() != device) {
-    return report(Error::InvalidArgument,
-                  "methods can not share their state on " + state->layout->device()->name() +
-                      " and " + device->name() + "; load them on one device");
+    return report(Error::InvalidArgument, "methods can not share their state on " +
+                                              state->layout->device()->name() + " and " +
+                                              device->name() + "; load them on one device");
   }
   // A method has each state once: this is a second load of it, from the same allocator.
   if (state != nullptr && !grouped && state->layout->has_any(states)) state = nullptr;

@@ -26,8 +26,8 @@ struct MethodState {
                                                    const std::vector<State>& states);
   static Result<std::shared_ptr<MethodState>> create(std::shared_ptr<Device> device);
 
-  /// Adds a delegate's states, with memory in the method's own set. `double_buffered`: for an engine
-  /// that writes all of them to other memory, whatever their mode.
+  /// Adds a delegate's states, with memory in the method's own set. `double_buffered`: for an
+  /// engine that writes all of them to other memory, whatever their mode.
   Result<StateBindings> add(const std::vector<State>& states, bool double_buffered);
 
   std::shared_ptr<StateLayout> layout;

@@ -113,10 +113,10 @@ void StateMemory::lose(Slot& slot) noexcept {
 Error StateMemory::refuse_lost() const {
   for (const Slot& slot : slots_) {
     if (!slot.lost) continue;
-    return report(Error::InvalidState,
-                  quoted(slot.entry.info.name) +
-                      " is lost: a failed call may have written part of it (" + lost_because_ +
-                      "); reset the state, or write all that is lost");
+    return report(Error::InvalidState, quoted(slot.entry.info.name) +
+                                           " is lost: a failed call may have written part of it (" +
+                                           lost_because_ +
+                                           "); reset the state, or write all that is lost");
   }
   return Error::Ok;
 }
@@ -189,9 +189,9 @@ Result<CopyKind> StateMemory::copy_kind(const void* pointer, bool to_state) cons
   if (!info.ok()) return info.error();
   if (!info->on_device) return to_state ? CopyKind::kHostToDevice : CopyKind::kDeviceToHost;
   if (info->device_index == device().index()) return CopyKind::kDeviceToDevice;
-  return report(Error::InvalidArgument, "the memory is on cuda:" +
-                                            std::to_string(info->device_index) +
-                                            "; the state is on " + device().name());
+  return report(Error::InvalidArgument,
+                "the memory is on cuda:" + std::to_string(info->device_index) +
+                    "; the state is on " + device().name());
 }
 
 Error StateMemory::copy(void* destination, const void* source, size_t bytes, CopyKind kind,

@@ -143,9 +143,7 @@ class StateUse {
   void commit();
 
  private:
-  StateMemory::Slot& slot(size_t state) const {
-    return memory_->slots_[bindings_->slots[state]];
-  }
+  StateMemory::Slot& slot(size_t state) const { return memory_->slots_[bindings_->slots[state]]; }
 
   const InFlight& in_flight_;
   std::unique_lock<std::mutex> lock_;

@@ -10,7 +10,8 @@ namespace executorch_tensorrt {
 
 /// DelegateInvalidCompatibility, naming the tensor, what the blob says of it and what the engine
 /// says, unless the engine's tensors are the blob's bindings, states and guard (name, direction,
-/// dtype, shape, where they lie, linear memory, which output lies at an input) and its optimization profiles cover the blob's.
+/// dtype, shape, where they lie, linear memory, which output lies at an input) and its optimization
+/// profiles cover the blob's.
 [[nodiscard]] executorch::runtime::Error check_bindings(const nvinfer1::ICudaEngine& engine,
                                                         const DelegateBlob& blob);
 

@@ -151,8 +151,8 @@ INSTANTIATE_TEST_SUITE_P(EveryWay, StateFaultTest, ::testing::ValuesIn(all_ways(
 
 class StateSetFaultTest : public StateFixture, public ::testing::Test {
  protected:
-  /// Runs `action` with each seam call failing in turn on a state at count 2; then the state must be
-  /// `expected`, as before, or lost until it is reset.
+  /// Runs `action` with each seam call failing in turn on a state at count 2; then the state must
+  /// be `expected`, as before, or lost until it is reset.
   template <typename Action>
   void every_fault(const Action& action) {
     int failed = 0;

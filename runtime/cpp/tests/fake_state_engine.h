@@ -1,5 +1,5 @@
-// An engine over FakeDevice that keeps state: x of float [n, 4] is written to rows pos.. of a cache,
-// and y = x + count, where count is how many rows were written before.
+// An engine over FakeDevice that keeps state: x of float [n, 4] is written to rows pos.. of a
+// cache, and y = x + count, where count is how many rows were written before.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,8 +20,7 @@ inline constexpr int kCacheRows = 16;
 /// none was. Without a FakeDevice it computes on the host at once, and allocates nothing.
 class FakeStateEngine final : public Engine {
  public:
-  FakeStateEngine(std::shared_ptr<FakeDevice> device, bool alias, bool guarded,
-                  bool alias_count)
+  FakeStateEngine(std::shared_ptr<FakeDevice> device, bool alias, bool guarded, bool alias_count)
       : device(std::move(device)), alias(alias), guarded(guarded), alias_count(alias_count) {}
 
   size_t activation_bytes(uint32_t) const override { return 64; }
@@ -80,9 +79,8 @@ class FakeStateContext final : public ExecutionContext {
       EXPECT_NE(a[i], nullptr) << "tensor " << i << " has no address";
       touches.push_back({a[i], bytes_of_tensor(i)});
     }
-    engine_.device->put(stream, std::move(touches), [a, rows, guarded = engine_.guarded] {
-      compute(a, rows, guarded);
-    });
+    engine_.device->put(stream, std::move(touches),
+                        [a, rows, guarded = engine_.guarded] { compute(a, rows, guarded); });
     return Error::Ok;
   }
   Error copy_output(size_t, void*, size_t, Stream) override {

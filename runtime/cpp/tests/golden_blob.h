@@ -11,9 +11,9 @@
 
 namespace executorch_tensorrt::test {
 
-inline const char* const kGoldenNames[] = {"static", "two_profiles", "shared_engine_profile",
+inline const char* const kGoldenNames[] = {"static",        "two_profiles", "shared_engine_profile",
                                            "with_fallback", "shape_tensor", "stateless",
-                                           "states", "kv_cache"};
+                                           "states",        "kv_cache"};
 
 /// A file under tests/data: where the environment variable EXECUTORCH_TENSORRT_TEST_DATA says, else
 /// where the build says, else beside this source.

@@ -65,9 +65,8 @@ std::string json(const Section& section) {
 }
 
 std::string json(const State& state) {
-  const Section initial = state.initial == nullptr
-                              ? Section{}
-                              : Section{state.initial->data(), state.initial->size()};
+  const Section initial =
+      state.initial == nullptr ? Section{} : Section{state.initial->data(), state.initial->size()};
   return "{\"name\":" + json(state.name) +
          ",\"dtype\":" + std::to_string(static_cast<int>(state.dtype)) +
          ",\"shape\":" + json(state.shape) + ",\"input\":" + json(state.input) +

@@ -19,10 +19,9 @@ class IndexChecksTest : public ::testing::Test {
   Error check(const std::vector<Integer>& values, int64_t rows = 1) {
     DelegateBlob blob;
     blob.num_inputs = 2;
-    blob.bindings = {
-        {"x", ScalarType::Float, true, false, 0, dims({-1, 4}), 256},
-        {"pos", sizeof(Integer) == 4 ? ScalarType::Int : ScalarType::Long, true, false, 1,
-         dims({-1}), 256}};
+    blob.bindings = {{"x", ScalarType::Float, true, false, 0, dims({-1, 4}), 256},
+                     {"pos", sizeof(Integer) == 4 ? ScalarType::Int : ScalarType::Long, true, false,
+                      1, dims({-1}), 256}};
     const Dims shapes[] = {dims({rows, 4}), dims({static_cast<int64_t>(values.size())})};
     return check_index_values(blob, check_, {shapes, 2}, values.data());
   }

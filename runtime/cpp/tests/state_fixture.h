@@ -98,8 +98,7 @@ struct Expected {
 class StateFixture {
  public:
   /// `graphs`: the most a profile; 0: without.
-  void load(const StateKind& kind, int graphs = 0,
-            std::shared_ptr<MethodState> state = nullptr,
+  void load(const StateKind& kind, int graphs = 0, std::shared_ptr<MethodState> state = nullptr,
             std::shared_ptr<Device> device = nullptr) {
     auto made = make(kind, graphs, std::move(state), std::move(device));
     ASSERT_EQ(made.error(), Error::Ok) << last_error_message();
@@ -122,8 +121,8 @@ class StateFixture {
     parts.options.cuda_graphs = graphs > 0;
     parts.options.max_cuda_graphs = std::max(1, graphs);
     parts.device = device;
-    parts.engine = std::make_shared<FakeStateEngine>(fake, kind.alias, kind.guarded,
-                                                     kind.alias_count);
+    parts.engine =
+        std::make_shared<FakeStateEngine>(fake, kind.alias, kind.guarded, kind.alias_count);
     parts.active = std::make_shared<ActiveProfile>();
     parts.record = std::make_shared<DelegateRecord>(parts.blob, "forward", device->name(), "fake",
                                                     /*whole_method=*/true, own_);

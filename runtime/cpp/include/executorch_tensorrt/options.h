@@ -52,7 +52,8 @@ inline constexpr char kWeightStreamingBudget[] = "weight_streaming_budget";
 
 /// const char*: methods that are loaded with the same name here, on one device, have one state
 /// together: what they call the same is the same, and must have the same dtype, shape and initial
-/// value. Such as a prefill and a decode method over one KV cache. Default: "", each method its own.
+/// value. Such as a prefill and a decode method over one KV cache. Default: "", each method its
+/// own.
 inline constexpr char kStateGroup[] = "state_group";
 
 /// bool: whether an engine may contain host code (version-compatible engines do). Such code runs
