@@ -68,18 +68,20 @@ LAYOUTS = ("BHTD", "BTHD")
 
 
 class CachedDecoder(nn.Module):
-    """Tokens [1, S] and their positions [S] to logits [1, S, 20], over a cache of ROWS rows."""
+    """Tokens [1, S] and their positions [S] to logits [1, S, 20], over a cache of `rows` rows."""
 
     VOCABULARY, WIDTH, HEADS = 20, 16, 2
 
-    def __init__(self, write: Write, layout: str, layers: int = 1, batch: int = 1) -> None:
+    def __init__(
+        self, write: Write, layout: str, layers: int = 1, batch: int = 1, rows: int = ROWS
+    ) -> None:
         super().__init__()
-        self.write, self.dim, self.layers = write, layout.index("T"), layers
+        self.write, self.dim, self.layers, self.rows = write, layout.index("T"), layers, rows
         width, heads = self.WIDTH, self.HEADS
         self.embedding = nn.Embedding(self.VOCABULARY, width)
         self.qkv = nn.ModuleList(nn.Linear(width, 3 * width) for _ in range(layers))
         self.head = nn.Linear(width, self.VOCABULARY)
-        size = {"B": batch, "H": heads, "T": ROWS, "D": width // heads}
+        size = {"B": batch, "H": heads, "T": rows, "D": width // heads}
         for layer in range(layers):
             for name in ("key", "value"):
                 self.register_buffer(f"{name}_{layer}", torch.zeros([size[dim] for dim in layout]))
@@ -87,7 +89,7 @@ class CachedDecoder(nn.Module):
     def forward(self, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         x = self.embedding(tokens)
         batch, length, width = x.shape
-        seen = torch.arange(ROWS) <= positions.unsqueeze(1)
+        seen = torch.arange(self.rows) <= positions.unsqueeze(1)
         for layer in range(self.layers):
             query, key, value = (
                 part.view(batch, length, self.HEADS, width // self.HEADS)

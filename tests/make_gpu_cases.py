@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from cache_models import WRITES, CachedDecoder
 from models import GraphBreak, Transformer, seeded
 from torch import nn
 from torch.export import Dim
@@ -172,6 +173,31 @@ def activations(folder: Path) -> None:
     )
 
 
+def decoder_state(folder: Path) -> None:
+    """A KV cache of 64 rows: what a call answers depends on those before it."""
+    model = seeded(CachedDecoder, WRITES["index_copy"], "BHTD", layers=2, rows=64)
+
+    def call(name: str, start: int, length: int) -> tuple[str, tuple[torch.Tensor, ...]]:
+        inputs = tokens(length, CachedDecoder.VOCABULARY), torch.arange(start, start + length)
+        return name, inputs
+
+    calls = [
+        call("prefill", 0, 9),
+        *(call("decode", position, 1) for position in range(9, 40)),
+        call("prefill", 40, 16),
+        *(call("decode", position, 1) for position in range(56, 64)),
+        call("decode", 3, 1),
+        call("prefill", 20, 2),
+    ]
+    profiles = [
+        OptimizationProfile(name, {"tokens": (1, lengths), "positions": (lengths,)})
+        for name, lengths in (("decode", 1), ("prefill", (2, 16, 32)))
+    ]
+    length = Dim("length", min=1, max=32)
+    dynamic = {"tokens": {1: length}, "positions": {0: length}}
+    save(folder, model, calls, dynamic, profiles, cpu_fallback=True)
+
+
 CASES: dict[str, Callable[[Path], None]] = {
     "transformer_fp16": lambda folder: transformer(folder, torch.float16),
     "transformer_fp32": lambda folder: transformer(folder, torch.float32, 2, 128),
@@ -179,6 +205,7 @@ CASES: dict[str, Callable[[Path], None]] = {
     "dtypes": dtypes,
     "graph_break": graph_break,
     "activations": activations,
+    "decoder_state": decoder_state,
 }
 
 

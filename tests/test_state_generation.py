@@ -7,71 +7,25 @@ from collections.abc import Callable
 
 import pytest
 import torch
-import torch.nn.functional as F
+from cache_models import LAYOUTS, WRITES, CachedDecoder
 from programs import exported, forward
-from torch import nn
 from torch.export import Dim
 
 import executorch_tensorrt as ett
 from executorch_tensorrt import OptimizationProfile
 from executorch_tensorrt.runtime import InvalidArgument
 
-ROWS, GENERATED, VOCABULARY, HEADS, SIZE = 80, 64, 32, 2, 8
-
-Write = Callable[[torch.Tensor, int, torch.Tensor, torch.Tensor], None]
-
-
-def index_copy(cache: torch.Tensor, dim: int, positions: torch.Tensor, rows: torch.Tensor) -> None:
-    cache.index_copy_(dim, positions, rows)
+ROWS, GENERATED, VOCABULARY = 80, 64, CachedDecoder.VOCABULARY
+# Those whose positions are data; positions by .item() are shapes.
+BY_POSITION = ("index_copy", "assignment", "scatter")
 
 
-def assignment(cache: torch.Tensor, dim: int, positions: torch.Tensor, rows: torch.Tensor) -> None:
-    if dim == 2:
-        cache[:, :, positions] = rows
-    else:
-        cache[:, positions] = rows
-
-
-def scatter(cache: torch.Tensor, dim: int, positions: torch.Tensor, rows: torch.Tensor) -> None:
-    shape = [1, 1, 1, 1]
-    shape[dim] = -1
-    cache.scatter_(dim, positions.view(shape).expand(rows.shape), rows)
-
-
-class Decoder(nn.Module):
-    """Tokens [1, S] and their positions [S] to logits [1, S, VOCABULARY]; one attention layer."""
-
-    def __init__(self, write: Write, layout: str) -> None:
-        super().__init__()
-        self.write, self.dim = write, layout.index("T")
-        width = HEADS * SIZE
-        self.embedding = nn.Embedding(VOCABULARY, width)
-        self.qkv = nn.Linear(width, 3 * width)
-        self.head = nn.Linear(width, VOCABULARY)
-        sizes = {"B": 1, "H": HEADS, "T": ROWS, "D": SIZE}
-        for name in ("keys", "values"):
-            self.register_buffer(name, torch.zeros([sizes[dim] for dim in layout]))
-
-    def forward(self, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        x = self.embedding(tokens)
-        parts = self.qkv(x).view(1, x.shape[1], 3, HEADS, SIZE).unbind(2)
-        query, key, value = (part.transpose(1, 2) if self.dim == 2 else part for part in parts)
-        self.write(self.keys, self.dim, positions, key)
-        self.write(self.values, self.dim, positions, value)
-        keys, values = self.keys, self.values
-        if self.dim == 1:
-            query, keys, values = (t.transpose(1, 2) for t in (query, keys, values))
-        seen = torch.arange(ROWS) <= positions.unsqueeze(1)
-        mixed = F.scaled_dot_product_attention(query, keys, values, attn_mask=seen)
-        return self.head(x + mixed.transpose(1, 2).reshape(x.shape))
-
-
-def decoder(write: Write, layout: str, dtype: torch.dtype) -> Decoder:
+def decoder(write: str, layout: str, dtype: torch.dtype) -> CachedDecoder:
     torch.manual_seed(3)
-    return Decoder(write, layout).to(dtype).eval()
+    return CachedDecoder(WRITES[write], layout, rows=ROWS).to(dtype).eval()
 
 
-def program(model: Decoder) -> ett.Method:
+def program(model: CachedDecoder) -> ett.Method:
     length = Dim("length", min=1, max=32)
     decode, prefill = (
         OptimizationProfile(name, {"tokens": (1, lengths), "positions": (lengths,)})
@@ -92,15 +46,15 @@ def generate(step: Callable[..., torch.Tensor], prompt: torch.Tensor) -> list[in
     return tokens
 
 
-@pytest.mark.parametrize("layout", ["BHTD", "BTHD"])
-@pytest.mark.parametrize("write", [index_copy, assignment, scatter], ids=lambda w: w.__name__)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("write", BY_POSITION)
 class TestGeneration:
     def test_gives_the_tokens_of_eager_after_prompts_of_several_lengths(
-        self, write: Write, layout: str
+        self, write: str, layout: str
     ) -> None:
         model = decoder(write, layout, torch.float32)
         method = program(model)
-        assert sorted(method.state.names) == ["keys", "values"]
+        assert sorted(method.state.names) == ["key_0", "value_0"]
         for length in (1, 7, ROWS - GENERATED + 1):  # the last writes the cache's last row
             prompt = torch.randint(0, VOCABULARY, (1, length))
             method.state.reset()
@@ -111,7 +65,7 @@ class TestGeneration:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_logits_are_those_of_eager_within_the_dtype(dtype: torch.dtype) -> None:
-    model = decoder(index_copy, "BHTD", dtype)
+    model = decoder("index_copy", "BHTD", dtype)
     method = program(model)
     for start, length in ((0, 9), (9, 1), (10, 1), (ROWS - 1, 1)):
         tokens = torch.randint(0, VOCABULARY, (1, length))
@@ -122,7 +76,7 @@ def test_logits_are_those_of_eager_within_the_dtype(dtype: torch.dtype) -> None:
 
 
 def test_a_position_past_the_end_is_refused_and_generation_goes_on() -> None:
-    model = decoder(index_copy, "BHTD", torch.float32)
+    model = decoder("index_copy", "BHTD", torch.float32)
     method = program(model)
     token = torch.zeros(1, 1, dtype=torch.long)
     with torch.no_grad():
@@ -137,17 +91,17 @@ def test_a_position_past_the_end_is_refused_and_generation_goes_on() -> None:
 
 
 def test_positions_in_any_order_are_written_where_they_say() -> None:
-    model = decoder(index_copy, "BHTD", torch.float32)
+    model = decoder("index_copy", "BHTD", torch.float32)
     method = program(model)
     tokens, positions = torch.tensor([[3, 1, 4, 1]]), torch.tensor([7, 2, 9, 0])
     with torch.no_grad():
         expected = model(tokens, positions)
     torch.testing.assert_close(method(tokens, positions)[0], expected)
-    torch.testing.assert_close(torch.from_numpy(method.state.read("keys").copy()), model.keys)
+    torch.testing.assert_close(torch.from_numpy(method.state.read("key_0").copy()), model.key_0)
 
 
 def test_two_sessions_generate_in_turns() -> None:
-    model = decoder(index_copy, "BHTD", torch.float32)
+    model = decoder("index_copy", "BHTD", torch.float32)
     method = program(model)
     models = [copy.deepcopy(model), copy.deepcopy(model)]
     states = [method.state, method.new_state()]
