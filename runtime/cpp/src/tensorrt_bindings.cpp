@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "last_error.h"
 
@@ -70,7 +71,18 @@ bool same_shape(const Binding& binding, const Dims& engine) {
   return true;
 }
 
-Error check_tensor(const ICudaEngine& engine, const Binding& binding) {
+bool same_count(const Dims& a, const Dims& b) {
+  if (!is_static(a) || !is_static(b)) return false;
+  const auto count = [](const Dims& dims) {
+    int64_t product = 1;
+    for (uint32_t d = 0; d < dims.rank; ++d) product *= dims.size[d];
+    return product;
+  };
+  return count(a) == count(b);
+}
+
+/// `reshaped`: the engine may see the same bytes in another static shape.
+Error check_tensor(const ICudaEngine& engine, const Binding& binding, bool reshaped) {
   const char* name = binding.name.c_str();
   const std::string tensor = "tensor '" + binding.name + "' ";
   const TensorIOMode mode = engine.getTensorIOMode(name);
@@ -84,7 +96,9 @@ Error check_tensor(const ICudaEngine& engine, const Binding& binding) {
                     executorch::runtime::toString(binding.dtype));
   }
   const nvinfer1::Dims shape = engine.getTensorShape(name);
-  if (shape.nbDims < 0 || !same_shape(binding, from_tensorrt(shape))) {
+  const Dims in_engine = from_tensorrt(shape);
+  const bool same = reshaped ? same_count(binding.dims, in_engine) : same_shape(binding, in_engine);
+  if (shape.nbDims < 0 || !same) {
     return mismatch(tensor + "has shape " + to_string(from_tensorrt(shape)) + ", not " +
                     to_string(binding.dims));
   }
@@ -144,8 +158,12 @@ Error check_bindings(const ICudaEngine& engine, const DelegateBlob& blob) {
     return mismatch("it has " + std::to_string(num_tensors) + " inputs and outputs, not " +
                     std::to_string(blob.num_tensors()));
   }
-  for (const Binding& tensor : blob.tensors()) {
-    const Error error = check_tensor(engine, tensor);
+  const std::vector<Binding> tensors = blob.tensors();
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const bool of_state = i >= blob.bindings.size() && i < blob.guard_output();
+    const size_t state = of_state ? (i - blob.bindings.size()) % blob.states.size() : 0;
+    const bool reshaped = of_state && blob.states[state].mode == StateMode::kAlias;
+    const Error error = check_tensor(engine, tensors[i], reshaped);
     if (error != Error::Ok) return error;
   }
   for (const State& state : blob.states) {

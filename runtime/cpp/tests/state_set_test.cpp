@@ -55,10 +55,12 @@ TEST_F(StateSetTest, RefusesNamesSizesAndDevicesThatAreNotItsOwn) {
   EXPECT_TRUE(last_error_has("there is no state 'cash'; states are cache, count"));
   EXPECT_EQ(own_->write("cache", &value, 4), Error::InvalidArgument);
   EXPECT_TRUE(last_error_has("state 'cache' has 256 bytes; it was given 4"));
-  device_->set_foreign(&value);
-  EXPECT_EQ(own_->write("count", &value, 4), Error::InvalidArgument);
+  const auto other = std::make_shared<FakeDevice>(1);
+  void* foreign = *other->allocate(4);
+  EXPECT_EQ(own_->write("count", foreign, 4), Error::InvalidArgument);
   EXPECT_TRUE(last_error_has("the memory is on cuda:1; the state is on cuda:0"));
-  EXPECT_EQ(own_->read("count", &value, 4), Error::InvalidArgument);
+  EXPECT_EQ(own_->read("count", foreign, 4), Error::InvalidArgument);
+  other->free(foreign);
   EXPECT_TRUE(holds(*own_, Expected()));
 }
 
