@@ -15,6 +15,7 @@ import torch
 from executorch.exir._serialize._named_data_store import NamedDataStore, NamedDataStoreOutput
 from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
 from executorch.exir.backend.compile_spec_schema import CompileSpec
+from executorch.exir.debug_handle_utils import DEBUG_HANDLE_KEY, UNSET_DEBUG_HANDLE
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
@@ -155,6 +156,19 @@ class TensorRTBackend(BackendDetails):
         }
 
 
+def _debug_handles(
+    partition: ExportedProgram, profiles: Sequence[ProfileSymbols]
+) -> dict[int | str, tuple[int, ...]]:
+    """The source nodes behind each event that the runtime traces: one a profile, by its name."""
+    handles = {
+        handle
+        for node in partition.graph.nodes
+        if node.op == "call_function"
+        and (handle := node.meta.get(DEBUG_HANDLE_KEY, UNSET_DEBUG_HANDLE)) != UNSET_DEBUG_HANDLE
+    }
+    return {profile.name: tuple(sorted(handles)) for profile in profiles}
+
+
 @dataclass(frozen=True)
 class _Partition:
     """A partition and what its blob is made of besides the engine.
@@ -247,7 +261,7 @@ def _results(partitions: Sequence[_Partition]) -> list[PreprocessResult]:
         results.append(
             PreprocessResult(
                 processed_bytes=known.setdefault(blob, blob),
-                debug_handle_map={},
+                debug_handle_map=_debug_handles(partition.program, partition.profiles),
                 data_store_output=store,
             )
         )

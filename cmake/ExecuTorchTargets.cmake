@@ -28,6 +28,7 @@ function(executorch_import_library name file)
 endfunction()
 
 executorch_import_library(executorch libexecutorch.so)
+executorch_import_library(etdump libexecutorch_etdump.so)
 executorch_import_library(threadpool libexecutorch_threadpool.so)
 executorch_import_library(kernels_library libexecutorch_kernels_optimized.so)
 executorch_import_library(xnnpack_library libexecutorch_backend_xnnpack.so)
@@ -41,7 +42,7 @@ set_target_properties(
   INTERFACE_COMPILE_FEATURES cxx_std_17)
 # For the linker alone, which looks up what the libraries need.
 set_target_properties(
-  ExecuTorch::kernels_library ExecuTorch::xnnpack_library PROPERTIES
+  ExecuTorch::etdump ExecuTorch::kernels_library ExecuTorch::xnnpack_library PROPERTIES
   IMPORTED_LINK_DEPENDENT_LIBRARIES "ExecuTorch::executorch;ExecuTorch::threadpool")
 
 executorch_add_registered(ExecuTorch::kernels ExecuTorch::kernels_library)

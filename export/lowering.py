@@ -45,6 +45,7 @@ def export(
     fallback_partitioners: Sequence[Partitioner] = (),
     options: CompileOptions = CompileOptions(),  # noqa: B008 (it is frozen)
     strict: bool = False,
+    generate_etrecord: bool = False,
 ) -> ExecutorchProgramManager:
     """Exports a model, with each part that TensorRT can take as an engine.
 
@@ -69,6 +70,8 @@ def export(
             ExecuTorch's XnnpackPartitioner(). What is left then runs in ExecuTorch's own kernels.
         options: How the engines are built.
         strict: torch.export's tracing mode.
+        generate_etrecord: Whether `.get_etrecord()` of the program is there, with which
+            ExecuTorch's Inspector names the operators behind what a traced execution took.
 
     Returns:
         The program; `.buffer` are the bytes of a `.pte`, `.save(path)` writes them. Graph inputs
@@ -118,6 +121,7 @@ def export(
             programs,
             partitioner=partitioners,
             compile_config=EdgeCompileConfig(_check_ir_validity=False),
+            generate_etrecord=generate_etrecord,
         )
         result = _to_executorch(edge)
     _warn_of_missing_kernels(result)

@@ -13,7 +13,7 @@ def _load_executorch() -> None:
     """
     spec = importlib.util.find_spec("executorch")
     for folder in (spec and spec.submodule_search_locations) or ():
-        for name in ("", "_threadpool", "_kernels_optimized", "_backend_xnnpack"):
+        for name in ("", "_etdump", "_threadpool", "_kernels_optimized", "_backend_xnnpack"):
             path = os.path.join(folder, "lib", f"libexecutorch{name}.so")
             if os.path.exists(path):
                 ctypes.CDLL(path)

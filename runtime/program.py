@@ -24,6 +24,7 @@ def load(
     options: RuntimeOptions | None = None,
     methods: Sequence[str] | None = None,
     data: str | os.PathLike[str] | None = None,
+    etdump: bool = False,
 ) -> Program:
     """Load a ``.pte`` and its methods, engines and all, ready to execute.
 
@@ -37,6 +38,8 @@ def load(
         methods: The methods to load; all of them by default.
         data: The ``.ptd`` file that was exported with the program, where one was, as with
             ``CompileOptions(engine_data_file=...)``. Not needed on the CPU.
+        etdump: Whether each method traces its executions for ExecuTorch's developer tools; see
+            :meth:`Method.etdump`.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -67,7 +70,9 @@ def load(
             raise KeyError(f"the program has no method {name!r}; it has {', '.join(names)}")
     return Program(
         {
-            name: Method(name, native.load_method(name, options.for_method(name, device, group)))
+            name: Method(
+                name, native.load_method(name, options.for_method(name, device, group), etdump)
+            )
             for name in wanted
         }
     )
@@ -257,6 +262,20 @@ class Method:
             {"device": delegate.device, "engine": delegate.engine, **delegate.statistics()}
             for delegate in self._delegates
         ]
+
+    def etdump(self) -> bytes:
+        """Return the ETDump of the executions since the last call of this, or since loading.
+
+        For ``executorch.devtools.Inspector(etdump_data=..., etrecord=...)``, which then shows for
+        each operator and TensorRT delegate what it took, a delegate under its profile's name, and
+        which operators of the model it consists of. A traced execution waits for its outputs, also
+        on a stream of the caller's, and is kept in memory until this takes it.
+
+        Raises:
+            TensorRTError: The program was not loaded with ``etdump=True``, or nothing was executed
+                since the last call of this.
+        """
+        return self._native.take_etdump()
 
     def __repr__(self) -> str:
         return f"Method({self.name!r}, profiles={self.profiles})"

@@ -10,6 +10,7 @@
 #include <executorch_tensorrt/options.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -74,14 +75,17 @@ void check(Error error, const std::string& what) {
 }
 
 LoadedMethod::LoadedMethod(std::shared_ptr<LoadedProgram> program, const std::string& name,
-                           std::vector<BackendOption> options)
-    : program_(std::move(program)), name_(name), module_(module_of(*program_)) {
+                           std::vector<BackendOption> options, bool traced)
+    : program_(std::move(program)),
+      name_(name),
+      etdump_(traced ? std::make_unique<executorch::etdump::ETDumpGen>() : nullptr),
+      module_(module_of(*program_)) {
   executorch::runtime::LoadBackendOptionsMap map;
   check(map.set_options(kBackendId, Span<BackendOption>(options.data(), options.size())),
         "setting the backend's options");
   DelegateCollector collector;
   clear_last_error();
-  check(module_.load_method(name, nullptr, nullptr, &map), "loading method '" + name + "'");
+  check(module_.load_method(name, nullptr, etdump_.get(), &map), "loading method '" + name + "'");
   method_ = module_.get(name);
   delegates_ = collector.delegates();
   takes_device_tensors_ = find_takes_device_tensors();
@@ -157,6 +161,24 @@ void LoadedMethod::set_input(size_t index, const EValue& value) {
                            executorch::runtime::toString(meta->scalar_type()) + " of rank " +
                            std::to_string(meta->sizes().size()) + ", at most " +
                            shape_text(meta->sizes()) + profiles_text(delegates_));
+}
+
+std::string LoadedMethod::take_etdump() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (etdump_ == nullptr) {
+    throw RuntimeFailure(Error::InvalidState, "method '" + name_ +
+                                                  "' was loaded without etdump=True, so nothing "
+                                                  "was traced");
+  }
+  const auto dump = etdump_->get_etdump_data();
+  if (dump.buf == nullptr) {
+    throw RuntimeFailure(Error::InvalidState,
+                         "method '" + name_ + "' was not executed since its ETDump was taken last");
+  }
+  const std::unique_ptr<void, decltype(&std::free)> owned(dump.buf, &std::free);
+  std::string bytes(static_cast<const char*>(dump.buf), dump.size);
+  etdump_->reset();
+  return bytes;
 }
 
 std::optional<size_t> LoadedMethod::find_placeable_bytes(size_t index) const {
@@ -268,8 +290,9 @@ std::vector<std::string> LoadedProgram::method_names() const {
 }
 
 std::shared_ptr<LoadedMethod> LoadedProgram::load_method(const std::string& name,
-                                                         std::vector<BackendOption> options) {
-  return std::make_shared<LoadedMethod>(shared_from_this(), name, std::move(options));
+                                                         std::vector<BackendOption> options,
+                                                         bool traced) {
+  return std::make_shared<LoadedMethod>(shared_from_this(), name, std::move(options), traced);
 }
 
 }  // namespace executorch_tensorrt::python

@@ -1,6 +1,7 @@
 // A .pte and its methods, loaded; free of Python.
 #pragma once
 
+#include <executorch/devtools/etdump/etdump_flatcc.h>
 #include <executorch/extension/module/module.h>
 #include <executorch/runtime/backend/options.h>
 #include <executorch/runtime/core/data_loader.h>
@@ -54,8 +55,9 @@ class LoadedProgram;
 /// One method. Executions of it take turns; those of other methods run beside it.
 class LoadedMethod {
  public:
+  /// `traced`: keeps an ETDump of its executions.
   LoadedMethod(std::shared_ptr<LoadedProgram> program, const std::string& name,
-               std::vector<executorch::runtime::BackendOption> options);
+               std::vector<executorch::runtime::BackendOption> options, bool traced);
 
   const std::vector<std::shared_ptr<const DelegateInfo>>& delegates() const { return delegates_; }
   /// The method's own state; nullptr where its delegates have none.
@@ -74,6 +76,9 @@ class LoadedMethod {
   /// stream of the caller's, until it has got there. `given`: none, or one an output.
   std::vector<Output> execute(const std::vector<executorch::runtime::EValue>& inputs,
                               const std::vector<GivenMemory>& given);
+
+  /// What was traced since the method was loaded, or since this was called last.
+  std::string take_etdump();
 
  private:
   // Lends the Method out of the Module, whose own way of executing it allocates on each call.
@@ -95,6 +100,8 @@ class LoadedMethod {
 
   std::shared_ptr<LoadedProgram> program_;
   std::string name_;
+  // Outlives the method, which writes to it.
+  std::unique_ptr<executorch::etdump::ETDumpGen> etdump_;
   MethodModule module_;
   executorch::runtime::Method* method_ = nullptr;
   std::vector<std::shared_ptr<const DelegateInfo>> delegates_;
@@ -113,8 +120,9 @@ class LoadedProgram : public std::enable_shared_from_this<LoadedProgram> {
                                                    const std::string& data_path);
 
   std::vector<std::string> method_names() const;
-  std::shared_ptr<LoadedMethod> load_method(
-      const std::string& name, std::vector<executorch::runtime::BackendOption> options);
+  std::shared_ptr<LoadedMethod> load_method(const std::string& name,
+                                            std::vector<executorch::runtime::BackendOption> options,
+                                            bool traced);
 
  private:
   friend class LoadedMethod;

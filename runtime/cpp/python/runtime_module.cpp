@@ -74,7 +74,7 @@ struct PyProgram {
 using Options = std::vector<std::pair<std::string, std::variant<bool, int, std::string>>>;
 
 std::shared_ptr<LoadedMethod> load_method(PyProgram& self, const std::string& name,
-                                          nb::handle options) {
+                                          nb::handle options, bool traced) {
   std::vector<BackendOption> parsed;
   for (const nb::handle item : options) {
     const auto pair = nb::cast<nb::tuple>(item);
@@ -82,7 +82,7 @@ std::shared_ptr<LoadedMethod> load_method(PyProgram& self, const std::string& na
                                  nb::cast<std::variant<bool, int, std::string>>(pair[1])));
   }
   const Unlocked unlocked;
-  return self.program->load_method(name, std::move(parsed));
+  return self.program->load_method(name, std::move(parsed), traced);
 }
 
 /// `profile`: pinned for this call alone; none: as the thread and the program say. `stream`: a CUDA
@@ -206,6 +206,15 @@ NB_MODULE(_runtime, m) {
       .def("execute", &execute, "inputs"_a, "profile"_a.none(), "stream"_a.none(), "given"_a)
       .def_prop_ro("takes_device_tensors", &LoadedMethod::takes_device_tensors)
       .def_prop_ro("placeable_bytes", &placeable_bytes)
+      .def("take_etdump",
+           [](LoadedMethod& method) {
+             std::string bytes;
+             {
+               const Unlocked unlocked;
+               bytes = method.take_etdump();
+             }
+             return nb::bytes(bytes.data(), bytes.size());
+           })
       .def("delegates", [](const LoadedMethod& method) {
         nb::list result;
         for (const auto& delegate : method.delegates()) {
@@ -232,7 +241,7 @@ NB_MODULE(_runtime, m) {
                   })
       .def_prop_ro("method_names",
                    [](const PyProgram& self) { return self.program->method_names(); })
-      .def("load_method", &load_method, "name"_a, "options"_a, nb::keep_alive<0, 1>());
+      .def("load_method", &load_method, "name"_a, "options"_a, "traced"_a, nb::keep_alive<0, 1>());
 }
 
 }  // namespace executorch_tensorrt::python

@@ -174,10 +174,11 @@ class TensorRTBackend final : public executorch::runtime::BackendInterface {
     return without_exceptions([&] { return create_delegate(context, *processed, specs); });
   }
 
-  Error execute(BackendExecutionContext&, DelegateHandle* handle,
+  Error execute(BackendExecutionContext& context, DelegateHandle* handle,
                 Span<EValue*> args) const override {
-    return without_exceptions(
-        [&] { return static_cast<TensorRTDelegate*>(handle)->execute(args); });
+    return without_exceptions([&] {
+      return static_cast<TensorRTDelegate*>(handle)->execute(args, context.event_tracer());
+    });
   }
 
   void destroy(DelegateHandle* handle) const override {

@@ -1,6 +1,8 @@
 #include "delegate.h"
 
+#include <executorch/runtime/core/event_tracer_hooks_delegate.h>
 #include <executorch/runtime/platform/log.h>
+#include <executorch/runtime/platform/platform.h>
 #include <executorch_tensorrt/stream_guard.h>
 
 #include <string>
@@ -15,6 +17,7 @@ namespace executorch_tensorrt {
 namespace {
 
 using executorch::runtime::EValue;
+using executorch::runtime::EventTracer;
 using executorch::runtime::Span;
 
 std::vector<std::string> input_names(const DelegateBlob& blob) {
@@ -91,19 +94,30 @@ TensorRTDelegate::~TensorRTDelegate() {
   if (has_stream_) parts_.device->destroy_stream(stream_);
 }
 
-Error TensorRTDelegate::execute(Span<EValue*> args) {
+Error TensorRTDelegate::execute(Span<EValue*> args, EventTracer* tracer) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  const auto start = tracer == nullptr ? 0 : executorch::runtime::pal_current_ticks();
   size_t profile = 0;
-  const Error error = execute_locked(args, profile);
+  const Error error = execute_locked(args, tracer != nullptr, profile);
   if (error == Error::Ok) {
     parts_.record->count_execution(profile);
+    if (tracer != nullptr) trace(*tracer, profile, start);
   } else {
     parts_.record->count_failure();
   }
   return error;
 }
 
-Error TensorRTDelegate::execute_locked(Span<EValue*> args, size_t& profile) {
+void TensorRTDelegate::trace(EventTracer& tracer, size_t profile, et_timestamp_t start) const {
+  // Under the profile's name, which is known only now; preprocess mapped each to the source nodes.
+  const std::string where = parts_.record->engine() + " on " + parts_.record->device();
+  executorch::runtime::event_tracer_log_profiling_delegate(
+      &tracer, parts_.blob.profiles[profile].name.c_str(),
+      executorch::runtime::kUnsetDelegateDebugIntId, start,
+      executorch::runtime::pal_current_ticks(), where.data(), where.size());
+}
+
+Error TensorRTDelegate::execute_locked(Span<EValue*> args, bool traced, size_t& profile) {
   if (const Error error = in_flight_->fault(); error != Error::Ok) return error;
   if (const Error error = arguments_.read(args); error != Error::Ok) return error;
   const auto selected = select_profile();
@@ -119,6 +133,7 @@ Error TensorRTDelegate::execute_locked(Span<EValue*> args, size_t& profile) {
   if (const Error error = choose_stream(call); error != Error::Ok) return error;
   if (const Error error = check_state_capture(call); error != Error::Ok) return error;
   if (const Error error = check_indices(call); error != Error::Ok) return error;
+  call.synchronous |= traced;
   if (const Error error = run(profile, call); error != Error::Ok) {
     // What was remembered of the context may not be so any more. Nothing of the call is in flight;
     // of calls before it there may be, where a capture of the caller's failed, and then the graphs

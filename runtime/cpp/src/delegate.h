@@ -2,6 +2,7 @@
 #pragma once
 
 #include <executorch/runtime/core/evalue.h>
+#include <executorch/runtime/core/event_tracer.h>
 #include <executorch/runtime/core/freeable_buffer.h>
 #include <executorch/runtime/core/span.h>
 
@@ -49,7 +50,10 @@ class TensorRTDelegate {
   /// One call: its inputs, then its outputs. On the caller's stream, where it set one and all
   /// tensors are on the device, returns with the work enqueued; otherwise with the outputs there.
   /// After an error nothing of the call runs any more, unless the device itself does not answer.
-  Error execute(executorch::runtime::Span<executorch::runtime::EValue*> args);
+  /// `tracer`: where the execution is logged, under its profile's name; such a call always waits
+  /// for its outputs, so that the time is the execution's.
+  Error execute(executorch::runtime::Span<executorch::runtime::EValue*> args,
+                executorch::runtime::EventTracer* tracer = nullptr);
 
   const std::shared_ptr<DelegateRecord>& record() const { return parts_.record; }
 
@@ -86,8 +90,9 @@ class TensorRTDelegate {
   Error prepare();
   Error prepare_state();
 
-  Error execute_locked(executorch::runtime::Span<executorch::runtime::EValue*> args,
+  Error execute_locked(executorch::runtime::Span<executorch::runtime::EValue*> args, bool traced,
                        size_t& profile);
+  void trace(executorch::runtime::EventTracer& tracer, size_t profile, et_timestamp_t start) const;
   Result<size_t> select_profile() const;
   Error choose_stream(Call& call);
   Error begin_state(StateUse& use) const;
