@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ._export import explain, export
+    from ._export.recipes import TensorRTRecipeType
     from .backend.build_progress import build_progress
     from .backend.compile_options import CompileOptions
     from .backend.tensorrt_backend import TensorRTBackend
@@ -40,6 +41,7 @@ _HOME = {
     "StateSet": ".runtime",
     "TensorRTBackend": ".backend.tensorrt_backend",
     "TensorRTPartitioner": ".partitioner",
+    "TensorRTRecipeType": "._export.recipes",
     "build_progress": ".backend.build_progress",
     "cuda_stream": ".runtime",
     "explain": "._export",
@@ -60,6 +62,7 @@ __all__ = [
     "StateSet",
     "TensorRTBackend",
     "TensorRTPartitioner",
+    "TensorRTRecipeType",
     "build_progress",
     "cuda_stream",
     "explain",
