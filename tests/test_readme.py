@@ -8,28 +8,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from snippets import BLOCK, PRINTS, run_as_pasted
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
 def test_the_example_runs_as_pasted(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (example,) = BLOCK.findall(README)
     assert len(example.splitlines()) <= 25
-    script = tmp_path / "example.py"
-    script.write_text(example)
-    done = subprocess.run(
-        [sys.executable, script.name],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
-    printed = re.findall(r"^# prints: (.*)$", example, re.MULTILINE)
-    assert printed
-    assert done.stdout.splitlines()[-len(printed) :] == printed
+    assert PRINTS.search(example)
+    run_as_pasted(ROOT / "README.md", tmp_path)
 
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"\bmake ([a-z-]+)", README))))
@@ -60,16 +49,3 @@ def test_the_commands_run_as_pasted(tmp_path: Path) -> None:
     assert commands == ["export", "inspect", "run", "bench"]
     (header,) = [line for line in done.stdout.splitlines() if "alternating" in line]
     assert "ratio" in header
-
-
-def test_the_command_lines_python_example_runs_as_pasted(tmp_path: Path) -> None:
-    text = (ROOT / "docs/command_line.md").read_text()
-    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    script = tmp_path / "example.py"
-    script.write_text(example)
-    done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, check=False, timeout=600
-    )
-    assert done.returncode == 0, done.stderr
-    (printed,) = re.findall(r"^# prints: (.*)$", example, re.MULTILINE)
-    assert done.stdout.splitlines()[0] == printed
