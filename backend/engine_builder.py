@@ -224,8 +224,10 @@ def _lowered(module: GraphModule, options: CompileOptions) -> GraphModule:
     from torch_tensorrt.dynamo.lowering import post_lowering
 
     from .converters import settings
+    from .quantized_converters import keep_quantized
 
     _forget_pending_symbols(module)
+    keep_quantized(module)
     module = post_lowering(module, settings(options))
     for node in module.graph.nodes:
         if "val" in node.meta and "tensor_meta" not in node.meta:

@@ -7,14 +7,17 @@ arguments (TensorRT tensors, constants and numbers), keyword arguments and name.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import torch
 from torch.fx import Node
 
-from .converters import SourceIR, get_trt_tensor, impl, trt, trt_dtype
+from .converters import SourceIR, get_trt_tensor, impl, trt
 from .in_place_writes import kv_cache_update
+from .network_layers import cast, combine, constant, count, reduce, size
+from .quantized_converters import CONVERTERS as QUANTIZED
+from .shape_converters import max_pool, pools_as_taken, repeat, resize
 from .write_converters import (
     index_copy,
     index_put,
@@ -33,8 +36,8 @@ Converter: TypeAlias = Callable[[Any, Any, tuple[Any, ...], dict[str, Any], str]
 def cumsum(ctx: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Any:
     """Torch-TensorRT's own loops in float32, where integers above 2**24 are no longer exact."""
     net, value = ctx.net, ctx.current_node.meta["val"]
-    tensor = _cast(net, get_trt_tensor(ctx, args[0], f"{name}_input"), value.dtype)
-    axis = _constant(net, torch.tensor(args[1] % value.dim(), dtype=torch.int32))
+    tensor = cast(net, get_trt_tensor(ctx, args[0], f"{name}_input"), value.dtype)
+    axis = constant(net, torch.tensor(args[1] % value.dim(), dtype=torch.int32))
     layer = net.add_cumulative(tensor, axis, trt.CumulativeOperation.SUM, False, False)
     return layer.get_output(0)
 
@@ -44,33 +47,63 @@ def log_softmax(
 ) -> Any:
     """x - max - log(sum(exp(x - max))), in float32."""
     net, value = ctx.net, ctx.current_node.meta["val"]
-    tensor = _cast(net, get_trt_tensor(ctx, args[0], f"{name}_input"), torch.float32)
+    tensor = cast(net, get_trt_tensor(ctx, args[0], f"{name}_input"), torch.float32)
     axes = 1 << (args[1] % value.dim())
-    greatest = _reduce(net, tensor, trt.ReduceOperation.MAX, axes)
-    shifted = _combine(net, tensor, greatest, trt.ElementWiseOperation.SUB)
+    greatest = reduce(net, tensor, trt.ReduceOperation.MAX, axes)
+    shifted = combine(net, tensor, greatest, trt.ElementWiseOperation.SUB)
     powers = net.add_unary(shifted, trt.UnaryOperation.EXP).get_output(0)
-    total = _reduce(net, powers, trt.ReduceOperation.SUM, axes)
+    total = reduce(net, powers, trt.ReduceOperation.SUM, axes)
     log = net.add_unary(total, trt.UnaryOperation.LOG).get_output(0)
-    return _cast(net, _combine(net, shifted, log, trt.ElementWiseOperation.SUB), value.dtype)
+    return cast(net, combine(net, shifted, log, trt.ElementWiseOperation.SUB), value.dtype)
 
 
 def var(ctx: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Any:
     """The mean squared distance from the mean, of n - correction values, in float32."""
     net, value = ctx.net, ctx.current_node.meta["val"]
-    tensor = _cast(net, get_trt_tensor(ctx, args[0], f"{name}_input"), torch.float32)
+    tensor = cast(net, get_trt_tensor(ctx, args[0], f"{name}_input"), torch.float32)
     rank = len(tensor.shape)
     given = args[1] if len(args) > 1 else kwargs.get("dim")
     dims = [dim % rank for dim in given] if given else list(range(rank))
     correction = kwargs.get("correction")
     axes = sum(1 << dim for dim in dims)
-    mean = _reduce(net, tensor, trt.ReduceOperation.AVG, axes)
-    distance = _combine(net, tensor, mean, trt.ElementWiseOperation.SUB)
-    square = _combine(net, distance, distance, trt.ElementWiseOperation.PROD)
-    count = _count(net, tensor, dims, 1 if correction is None else correction)
-    part = _combine(net, square, count, trt.ElementWiseOperation.DIV)
+    mean = reduce(net, tensor, trt.ReduceOperation.AVG, axes)
+    distance = combine(net, tensor, mean, trt.ElementWiseOperation.SUB)
+    square = combine(net, distance, distance, trt.ElementWiseOperation.PROD)
+    number = count(net, tensor, dims, 1 if correction is None else correction)
+    part = combine(net, square, number, trt.ElementWiseOperation.DIV)
     keep = bool(kwargs.get("keepdim", False))
     total = net.add_reduce(part, trt.ReduceOperation.SUM, axes, keep).get_output(0)
-    return _cast(net, total, value.dtype)
+    return cast(net, total, value.dtype)
+
+
+def batch_norm(
+    ctx: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str
+) -> tuple[Any, None, None]:
+    """By the mean and variance of the batch itself, in float32; instance norm is made of it.
+
+    Torch-TensorRT's wants a static number of channels; there it is `batch * channels`.
+    """
+    net, value = ctx.net, ctx.current_node.args[0].meta["val"]
+    tensor = cast(net, get_trt_tensor(ctx, args[0], f"{name}_input"), torch.float32)
+    rank = value.dim()
+    axes = sum(1 << dim for dim in range(rank) if dim != 1)
+    mean = reduce(net, tensor, trt.ReduceOperation.AVG, axes)
+    distance = combine(net, tensor, mean, trt.ElementWiseOperation.SUB)
+    square = combine(net, distance, distance, trt.ElementWiseOperation.PROD)
+    variance = reduce(net, square, trt.ReduceOperation.AVG, axes)
+    least = constant(net, torch.full((1,) * rank, float(args[5])))
+    raised = combine(net, variance, least, trt.ElementWiseOperation.SUM)
+    deviation = net.add_unary(raised, trt.UnaryOperation.SQRT).get_output(0)
+    result = combine(net, distance, deviation, trt.ElementWiseOperation.DIV)
+    for given, operation in (
+        (args[1], trt.ElementWiseOperation.PROD),
+        (args[2], trt.ElementWiseOperation.SUM),
+    ):
+        if given is not None:
+            layer = net.add_shuffle(cast(net, get_trt_tensor(ctx, given, name), torch.float32))
+            layer.reshape_dims = (1, -1, *[1] * (rank - 2))
+            result = combine(net, result, layer.get_output(0), operation)
+    return cast(net, result, value.dtype), None, None
 
 
 def full_like(
@@ -79,7 +112,7 @@ def full_like(
     """One number, broadcast to the shape of a tensor."""
     net, value = ctx.net, ctx.current_node.meta["val"]
     rank = value.dim()
-    number = _constant(net, torch.full((1,) * rank, args[1], dtype=value.dtype))
+    number = constant(net, torch.full((1,) * rank, args[1], dtype=value.dtype))
     if rank == 0:
         return number
     shape = net.add_shape(get_trt_tensor(ctx, args[0], f"{name}_input")).get_output(0)
@@ -96,10 +129,10 @@ def size_remainder(
     if isinstance(left, int) and isinstance(right, int):
         return left % right
     net = ctx.net
-    left, right = _size(net, left), _size(net, right)
-    quotient = _combine(net, left, right, trt.ElementWiseOperation.FLOOR_DIV)
-    whole = _combine(net, quotient, right, trt.ElementWiseOperation.PROD)
-    return _combine(net, left, whole, trt.ElementWiseOperation.SUB)
+    left, right = size(net, left), size(net, right)
+    quotient = combine(net, left, right, trt.ElementWiseOperation.FLOOR_DIV)
+    whole = combine(net, quotient, right, trt.ElementWiseOperation.PROD)
+    return combine(net, left, whole, trt.ElementWiseOperation.SUB)
 
 
 def scaled_sum(
@@ -120,6 +153,12 @@ def _has_rank(node: Node) -> bool:
     return bool(node.args[0].meta["val"].dim() > 0)
 
 
+def _normalizes_alone(node: Node) -> bool:
+    """Whether it is by the batch's own statistics, which nothing else reads."""
+    read = {user.args[1] for user in node.users if user.target is operator.getitem}
+    return bool(node.args[3]) and read <= {0}
+
+
 def _is_number_of_its_tensor(node: Node) -> bool:
     return isinstance(node.args[1], int | float) and node.meta["val"].dtype not in (
         torch.uint8,
@@ -129,6 +168,7 @@ def _is_number_of_its_tensor(node: Node) -> bool:
 
 # For each operator its converter, and which nodes of it the converter takes.
 OWN_CONVERTERS: Mapping[Any, tuple[Converter, Callable[[Node], bool]]] = {
+    **{target: (converter, lambda node: True) for target, converter in QUANTIZED.items()},
     operator.mod: (size_remainder, lambda node: True),
     aten.cumsum.default: (cumsum, _has_rank),
     aten._log_softmax.default: (log_softmax, _has_rank),
@@ -139,54 +179,20 @@ OWN_CONVERTERS: Mapping[Any, tuple[Converter, Callable[[Node], bool]]] = {
     aten.index_copy.default: (index_copy, takes_index_copy),
     aten.slice_scatter.default: (slice_scatter, takes_slice),
     kv_cache_update: (update_kv_cache, lambda node: True),
+    aten._native_batch_norm_legit.no_stats: (batch_norm, _normalizes_alone),
+    aten.max_pool2d.default: (max_pool, pools_as_taken),
+    aten.max_pool2d_with_indices.default: (max_pool, pools_as_taken),
+    aten.repeat.default: (repeat, lambda node: True),
+    aten.tile.default: (repeat, lambda node: True),
+    aten.upsample_nearest1d.vec: (resize, lambda node: True),
+    aten.upsample_nearest2d.vec: (resize, lambda node: True),
+    aten.upsample_nearest3d.vec: (resize, lambda node: True),
+    aten.upsample_linear1d.vec: (resize, lambda node: True),
+    aten.upsample_bilinear2d.vec: (resize, lambda node: True),
+    aten.upsample_trilinear3d.vec: (resize, lambda node: True),
+    aten.upsample_bicubic2d.vec: (resize, lambda node: True),
 }
 
 
 # Where Torch-TensorRT's own converter takes the nodes that ours doesn't.
 SHARED = {aten.add.Tensor}
-
-
-def _constant(net: Any, value: torch.Tensor) -> Any:
-    array = value.numpy() if value.dtype != torch.bfloat16 else value.float().numpy()
-    tensor = net.add_constant(tuple(value.shape), array).get_output(0)
-    return _cast(net, tensor, value.dtype)
-
-
-def _size(net: Any, size: Any) -> Any:
-    """A size as a tensor of one int32, as the converters of sizes give it."""
-    if isinstance(size, int):
-        return _constant(net, torch.tensor([size], dtype=torch.int32))
-    return _cast(net, size, torch.int32)
-
-
-def _cast(net: Any, tensor: Any, dtype: torch.dtype) -> Any:
-    if tensor.dtype == trt_dtype(dtype):
-        return tensor
-    return net.add_cast(tensor, trt_dtype(dtype)).get_output(0)
-
-
-def _combine(net: Any, left: Any, right: Any, operation: Any) -> Any:
-    return net.add_elementwise(left, right, operation).get_output(0)
-
-
-def _reduce(net: Any, tensor: Any, operation: Any, axes: int) -> Any:
-    return net.add_reduce(tensor, operation, axes, True).get_output(0)
-
-
-def _count(net: Any, tensor: Any, dims: Sequence[int], correction: float) -> Any:
-    """How many values are along `dims`, less `correction`, with the tensor's rank."""
-    rank = len(tensor.shape)
-    ones = (1,) * rank
-    if all(tensor.shape[dim] >= 0 for dim in dims):
-        count = 1.0
-        for dim in dims:
-            count *= tensor.shape[dim]
-        return _constant(net, torch.full(ones, max(count - correction, 0.0)))
-    shape = net.add_shape(tensor).get_output(0)
-    chosen = net.add_gather(shape, _constant(net, torch.tensor(dims)), 0).get_output(0)
-    product = net.add_reduce(chosen, trt.ReduceOperation.PROD, 1, True).get_output(0)
-    layer = net.add_shuffle(_cast(net, product, torch.float32))
-    layer.reshape_dims = ones
-    less = _constant(net, torch.full(ones, float(correction)))
-    count = _combine(net, layer.get_output(0), less, trt.ElementWiseOperation.SUB)
-    return _combine(net, count, _constant(net, torch.zeros(ones)), trt.ElementWiseOperation.MAX)

@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ._export import explain, export
+    from ._export import explain, export, int8_quantizer
     from ._export.recipes import TensorRTRecipeType
     from .backend.build_progress import build_progress
     from .backend.compile_options import CompileOptions
@@ -46,6 +46,7 @@ _HOME = {
     "cuda_stream": ".runtime",
     "explain": "._export",
     "export": "._export",
+    "int8_quantizer": "._export",
     "load": ".runtime",
     "optimization_profile": ".runtime",
     "register": ".runtime",
@@ -67,6 +68,7 @@ __all__ = [
     "cuda_stream",
     "explain",
     "export",
+    "int8_quantizer",
     "load",
     "optimization_profile",
     "register",

@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .explain import explain
     from .lowering import export
+    from .quantization import int8_quantizer
 
-__all__ = ["explain", "export"]
+__all__ = ["explain", "export", "int8_quantizer"]
 
-_HOME = {"explain": ".explain", "export": ".lowering"}
+_HOME = {
+    "explain": ".explain",
+    "export": ".lowering",
+    "int8_quantizer": ".quantization",
+}
 
 
 def __getattr__(name: str) -> object:

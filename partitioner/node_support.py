@@ -21,6 +21,12 @@ from executorch_tensorrt.backend.aten_graph import (
 from executorch_tensorrt.backend.compile_options import CompileOptions
 from executorch_tensorrt.backend.dry_run import dry_run
 from executorch_tensorrt.backend.engine_builder import use_number_operands
+from executorch_tensorrt.backend.quantization import (
+    DEQUANTIZE,
+    QUANTIZE,
+    QUANTIZED_DTYPES,
+    refusal,
+)
 from executorch_tensorrt.backend.symbol_ranges import free_symbols
 
 aten = torch.ops.aten
@@ -91,26 +97,9 @@ def _pools_dynamic_plane(dims: int) -> Callable[[Node], str | None]:
     return check
 
 
-def _resizes_dynamic_batch(node: Node) -> str | None:
-    size = node.args[1]
-    if size is None or not any(isinstance(dim, Node) for dim in size):
-        return None
-    if any(_is_dynamic(dim) for dim in node.args[0].meta["val"].shape[:2]):
-        return "resizing to a dynamic size with a dynamic batch or channel dim"
-    return None
-
-
 def _attends_in_rank_4(node: Node) -> str | None:
     rank = node.args[0].meta["val"].dim()
     return None if rank == 4 else f"attention of rank {rank}; the converter takes rank 4"
-
-
-def _repeats_static_dynamically(node: Node) -> str | None:
-    if not any(isinstance(count, Node) for count in node.args[1]):
-        return None
-    if any(_is_dynamic(size) for size in node.args[0].meta["val"].shape):
-        return None
-    return "repeating a tensor of static shape a dynamic number of times"
 
 
 def _strides_over_channels_last(node: Node) -> str | None:
@@ -124,16 +113,8 @@ _CHECKS: Mapping[Any, Callable[[Node], str | None]] = {
     aten.adaptive_avg_pool2d.default: _pools_dynamic_plane(2),
     aten._adaptive_avg_pool2d.default: _pools_dynamic_plane(2),
     aten.scaled_dot_product_attention.default: _attends_in_rank_4,
+    **dict.fromkeys(QUANTIZE | DEQUANTIZE, refusal),
     aten.as_strided.default: _strides_over_channels_last,
-    aten.repeat.default: _repeats_static_dynamically,
-    aten.tile.default: _repeats_static_dynamically,
-    aten.upsample_linear1d.vec: _resizes_dynamic_batch,
-    aten.upsample_nearest1d.vec: _resizes_dynamic_batch,
-    aten.upsample_bilinear2d.vec: _resizes_dynamic_batch,
-    aten.upsample_nearest2d.vec: _resizes_dynamic_batch,
-    aten.upsample_bicubic2d.vec: _resizes_dynamic_batch,
-    aten.upsample_trilinear3d.vec: _resizes_dynamic_batch,
-    aten.upsample_nearest3d.vec: _resizes_dynamic_batch,
 }
 
 
@@ -224,7 +205,9 @@ class NodeSupport(OperatorSupportBase):
         return self._converter_reason(node)
 
     def _value_reason(self, node: Node) -> str | None:
-        converts = self._aten_nodes[node].target is aten._to_copy.default
+        target = self._aten_nodes[node].target
+        quantizes = target in QUANTIZE | DEQUANTIZE
+        converts = quantizes or target is aten._to_copy.default
         for neighbour in (node, *node.all_input_nodes):
             unknown = sorted(free_symbols(neighbour.meta.get("val")) - self._symbols)
             if unknown:
@@ -232,6 +215,8 @@ class NodeSupport(OperatorSupportBase):
             constant = is_constant(self._program, neighbour)
             for value in node_values(neighbour):
                 if not isinstance(value, torch.Tensor):
+                    continue
+                if quantizes and value.dtype in QUANTIZED_DTYPES:
                     continue
                 reason = self._tensor_reason(value, constant, converts)
                 if reason is not None:

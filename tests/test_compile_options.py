@@ -65,16 +65,6 @@ def test_weight_streaming_reaches_the_engine() -> None:
     assert streaming.build_options["weight_streaming"] == "True"
 
 
-@pytest.mark.gpu
-def test_weights_of_an_engine_built_for_it_are_streamable() -> None:
-    tensorrt = converters.trt
-    runtime = tensorrt.Runtime(converters.TRT_LOGGER)
-    for streaming in (False, True):
-        plan = bytes(blob_of(weight_streaming=streaming).engine)
-        engine = runtime.deserialize_cuda_engine(plan)
-        assert (engine.streamable_weights_size > 0) == streaming
-
-
 def test_a_workspace_that_is_too_small_is_tensorrt_s_error() -> None:
     with pytest.raises(EngineBuildError, match="workspace"):
         blob_of(workspace_bytes=1)

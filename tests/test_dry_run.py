@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from corner_models import converters_of_our_own
 from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 from executorch.exir.backend.utils import get_delegates
 from models import Mlp, Transformer, seeded
@@ -152,31 +153,6 @@ def test_numbers_that_are_equal_and_not_the_same_are_tried_each() -> None:
 # --- Converters of our own, and tensors as the graph has them ------------------------------------
 
 
-class Own(torch.nn.Module):
-    """What Torch-TensorRT has no converter for, or one that is wrong."""
-
-    def forward(self, x: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return (
-            torch.cumsum(n, 1),
-            torch.cumsum(n > 2, 0),
-            torch.cumsum(x, -1),
-            F.log_softmax(x, -1),
-            F.log_softmax(x * 100, 0).to(torch.float16),
-            x.var(0),
-            x.var((0, 1)),
-            x.var(1, correction=0, keepdim=True),
-            x.std(-1),
-            torch.full_like(x, 2.5),
-            torch.full_like(n, 7) + n,
-            torch.full_like(x, float("-inf")).to(torch.float16),
-            x.argmax(1) + 1,
-        )
-
-
-OWN_INPUTS = (torch.randn(3, 8), torch.randint(0, 5, (3, 8)))
-OWN_PROFILES = (OptimizationProfile("p", {"x": [(2, 3, 8), 8], "n": [(2, 3, 8), 8]}),)
-
-
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 def test_tensors_of_a_network_have_the_graph_s_rank_and_dtype(
     dynamic: bool, monkeypatch: pytest.MonkeyPatch
@@ -192,24 +168,13 @@ def test_tensors_of_a_network_have_the_graph_s_rank_and_dtype(
         return result
 
     monkeypatch.setattr(Interpreter, "run_node", recorded)
-    batch = Dim("B", min=2, max=8)
+    case, batch = made(converters_of_our_own), Dim("B", min=2, max=8)
     shapes = ({0: batch}, {0: batch}) if dynamic else None
-    blobs, reasons, outside = lowered(Own(), OWN_INPUTS, shapes, OWN_PROFILES if dynamic else ())
+    profiles = tuple(case.optimization_profiles()) if dynamic else ()
+    blobs, reasons, outside = lowered(case.model, case.example(), shapes, profiles)
     assert (len(blobs), reasons, outside) == (1, [], set())
     assert len(made) > 20
     assert {name: both for name, both in made.items() if both[0] != both[1]} == {}
-
-
-@pytest.mark.gpu
-def test_engines_of_our_own_converters_give_eager_s_answers() -> None:
-    from executorch_tensorrt import export, load
-
-    model = Own().eval()
-    forward = load(export(model, OWN_INPUTS, profiles=OWN_PROFILES).buffer)["forward"]
-    for rows in (2, 5, 8):
-        inputs = (torch.randn(rows, 8), torch.randint(0, 5, (rows, 8)))
-        for answer, right in zip(forward(*inputs), model(*inputs), strict=True):
-            torch.testing.assert_close(answer.cpu(), right, rtol=2e-3, atol=1e-3)
 
 
 # --- Guards --------------------------------------------------------------------------------------
