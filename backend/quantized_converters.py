@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from .converters import get_trt_tensor, trt_dtype
+from .converters import get_trt_tensor, tensorrt, trt_dtype
+from .delegate_blob import Flavour
 from .network_layers import constant
 from .quantization import DEQUANTIZE, QUANTIZE, refusal
 
@@ -80,8 +81,20 @@ def keep_quantized(module: torch.fx.GraphModule) -> None:
     )
 
     for node in module.graph.nodes:
-        if node.target in CONVERTERS and refusal(node) is None and _is_symmetric(module, node):
+        if node.target not in CONVERTERS or _is_int8_kernel_for_rtx(node):
+            continue
+        if refusal(node) is None and _is_symmetric(module, node):
             node.meta[CONSTANT_FOLD_EXCLUSION_META_KEY] = {"executorch_tensorrt"}
+
+
+def _is_int8_kernel_for_rtx(node: Node) -> bool:
+    """Whether an int8 weight is convolved with; TensorRT-RTX 1.6 may fail to build with those.
+
+    The convolution then computes in floats, from the same quantized values.
+    """
+    convolves = any(user.target is torch.ops.aten.convolution.default for user in node.users)
+    rtx = tensorrt.flavour is Flavour.TENSORRT_RTX
+    return rtx and convolves and node.args[-1] == torch.int8 and node.target in DEQUANTIZE
 
 
 def _is_symmetric(module: torch.fx.GraphModule, node: Node) -> bool:

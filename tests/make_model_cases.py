@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import corner_models
+import quantized_models
 import real_models
 import shape_models
 import torch
@@ -29,8 +30,8 @@ from executorch_tensorrt import CompileOptions
 CALLS = 10  # a profile
 # Cases with little that the others have not, for what they weigh.
 LARGE = {"resnet", "mobilenet", "efficientnet", "lraspp", "timm_mobilevit", "timm_repghostnet"}
-# Draws random numbers, or its outputs' sizes are known only when it runs.
-WITHOUT_ANSWERS = {"random_numbers"}
+# Of a written buffer the program has one, and eager PyTorch another.
+WITHOUT_ANSWERS = {"random_numbers", "written_buffer"}
 
 Call = tuple[str, tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]
 
@@ -69,7 +70,7 @@ def shapes(folder: Path, case: shape_models.Case) -> None:
     save(folder, program.buffer, calls)
 
 
-MODELS = {**real_models.CASES, **corner_models.CASES}
+MODELS = {**real_models.CASES, **corner_models.CASES, **quantized_models.CASES}
 SHAPES = {f"shapes_{name}": case for name, case in shape_models.CASES.items()}
 STREAMED = "streamed_llama"
 
