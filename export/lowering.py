@@ -165,7 +165,8 @@ def _traced(source: MethodSource, strict: bool) -> ExportedProgram:
             f"example_inputs must be a tuple of inputs, got one {type(args).__name__}; "
             "write (input,)"
         )
-    if model.training:
+    # A program's module, as pt2e quantizes it, says it trains and has no eval().
+    if model.training and not isinstance(model, torch.fx.GraphModule):
         warnings.warn(
             f"{type(model).__name__} is in training mode, so dropout and batch norm are exported "
             "as in training; call model.eval() first",

@@ -2,8 +2,9 @@
 
     python tools/coverage.py [--only NAME ...] > docs/coverage.md
 
-Needs no GPU. Each model's result is kept as a file in build/coverage and not measured again unless
-`--only` names the model, so that the table can be made in several goes.
+Needs no GPU, but `pip install --no-deps timm diffusers`. Each model's result is kept as a file in
+build/coverage and not measured again unless `--only` names the model, so that the table can be made
+in several goes.
 """
 
 from __future__ import annotations
