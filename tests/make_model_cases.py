@@ -29,7 +29,15 @@ from executorch_tensorrt import CompileOptions
 
 CALLS = 10  # a profile
 # Cases with little that the others have not, for what they weigh.
-LARGE = {"resnet", "mobilenet", "efficientnet", "lraspp", "timm_mobilevit", "timm_repghostnet"}
+LARGE = {
+    "resnet",
+    "mobilenet",
+    "efficientnet",
+    "lraspp",
+    "timm_mobilevit",
+    "timm_repghostnet",
+    "resizes",
+}
 # Of a written buffer the program has one, and eager PyTorch another.
 WITHOUT_ANSWERS = {"random_numbers", "written_buffer"}
 

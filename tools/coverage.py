@@ -151,13 +151,15 @@ def difference(answer: Any, right: Any) -> float:
     return error / max(1.0, finite.abs().max().item() if finite.numel() else 1.0)
 
 
-def results(folder: Path, cases: dict[str, Any], only: list[str]) -> dict[str, dict[str, Any]]:
+def results(
+    folder: Path, cases: dict[str, Any], only: list[str], measure: bool
+) -> dict[str, dict[str, Any]]:
     """Every model's row; those that are not there yet, or that `only` names, measured now."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = {}
     for name, maker in cases.items():
         path = folder / f"{name}.json"
-        if name in only or (not only and not path.exists()):
+        if name in only or (measure and not only and not path.exists()):
             started = time.perf_counter()
             row = measured(maker)
             path.write_text(json.dumps(row, indent=1))
@@ -194,17 +196,21 @@ def outside(rows: dict[str, dict[str, Any]]) -> list[str]:
     return lines or ["Nothing."]
 
 
-def summary(rows: dict[str, dict[str, Any]]) -> str:
+def summary(rows: dict[str, dict[str, Any]], cases: dict[str, Any]) -> str:
     done = {name: row for name, row in rows.items() if "worst_error" in row}
+    whole = sum(row["partitions"] == 1 for row in done.values())
     return (
-        f"{len(rows)} models: {sum(row['partitions'] == 1 for row in done.values())} in one "
-        f"partition, {len(done)} built and executed, "
+        f"{len(rows)} models of {len(cases)} measured: {whole} in one partition, "
+        f"{len(done)} built and executed, "
         f"{sum(bool(row['wrong']) for row in done.values())} with wrong answers, "
         f"{len(rows) - len(done)} failed."
     )
 
 
 def document(real: dict[str, Any], corner: dict[str, Any]) -> str:
+    import corner_models
+    import real_models
+
     from executorch_tensorrt.backend.tensorrt_import import import_tensorrt
 
     tensorrt = import_tensorrt()
@@ -226,13 +232,13 @@ def document(real: dict[str, Any], corner: dict[str, Any]) -> str:
             "least 1)."
         ),
         "## Models that people use",
-        summary(real),
+        summary(real, real_models.CASES),
         "\n".join(table(real)),
         "### What stayed outside, and why",
         "\n".join(outside(real)),
         "## Corner cases",
         "Operators and borders that are hard, made by hand; some hold what no engine can have.",
-        summary(corner),
+        summary(corner, corner_models.CASES),
         "\n".join(table(corner)),
         "### What stayed outside of those, and why",
         "\n".join(outside(corner)),
@@ -243,6 +249,7 @@ def document(real: dict[str, Any], corner: dict[str, Any]) -> str:
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--only", nargs="+", default=[], metavar="NAME")
+    arguments.add_argument("--measured", action="store_true", help="tell of what there is, now")
     arguments.add_argument("--results", type=Path, default=ROOT / "build/coverage")
     given = arguments.parse_args()
     warnings.simplefilter("ignore")
@@ -254,7 +261,8 @@ def main() -> None:
     if unknown:
         raise SystemExit(f"no model is named {', '.join(sorted(unknown))}")
     found = [
-        results(given.results, module.CASES, given.only) for module in (real_models, corner_models)
+        results(given.results, module.CASES, given.only, not given.measured)
+        for module in (real_models, corner_models)
     ]
     print(document(*found))
 
