@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from corner_models import converters_of_our_own
 from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 from executorch.exir.backend.utils import get_delegates
+from model_case import made
 from models import Mlp, Transformer, seeded
 from torch.export import Dim
 
@@ -157,14 +158,14 @@ def test_numbers_that_are_equal_and_not_the_same_are_tried_each() -> None:
 def test_tensors_of_a_network_have_the_graph_s_rank_and_dtype(
     dynamic: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: dict[str, tuple[Any, Any]] = {}
+    tensors: dict[str, tuple[Any, Any]] = {}
     run_node = Interpreter.run_node
 
     def recorded(self: Any, node: Any) -> Any:
         result, value = run_node(self, node), node.meta.get("val")
         if isinstance(result, trt.ITensor) and isinstance(value, torch.Tensor):
             network = (torch_dtype(result.dtype), len(result.shape))
-            made[node.name] = (network, (value.dtype, value.dim()))
+            tensors[node.name] = (network, (value.dtype, value.dim()))
         return result
 
     monkeypatch.setattr(Interpreter, "run_node", recorded)
@@ -173,8 +174,8 @@ def test_tensors_of_a_network_have_the_graph_s_rank_and_dtype(
     profiles = tuple(case.optimization_profiles()) if dynamic else ()
     blobs, reasons, outside = lowered(case.model, case.example(), shapes, profiles)
     assert (len(blobs), reasons, outside) == (1, [], set())
-    assert len(made) > 20
-    assert {name: both for name, both in made.items() if both[0] != both[1]} == {}
+    assert len(tensors) > 20
+    assert {name: both for name, both in tensors.items() if both[0] != both[1]} == {}
 
 
 # --- Guards --------------------------------------------------------------------------------------
