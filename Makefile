@@ -13,7 +13,8 @@ CPP_EXAMPLES := $(wildcard benchmarks/*.h benchmarks/*.cpp examples/*/*.h exampl
 BAZEL_FILES = $(shell git ls-files --cached --others --exclude-standard '*.bazel' '*.bzl' '*.BUILD')
 NATIVE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*) $(CPP_SOURCES)
 
-.PHONY: demo docs test test-cpp test-tsan test-python test-bazel lint lint-bazel format install clean
+.PHONY: demo docs test test-cpp test-tsan test-python test-bazel fuzz fuzz-readers fuzz-targets lint
+.PHONY: lint-bazel format install clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
@@ -35,15 +36,45 @@ test-tsan: build/cpp-thread/.tested
 build/cpp-plain/.tested: SANITIZE :=
 build/cpp-address/.tested: SANITIZE := address
 build/cpp-thread/.tested: SANITIZE := thread
-build/cpp-%/.tested: $(INSTALLED) $(NATIVE_SOURCES) $(wildcard tests/data/*) | gtest
+build/cpp-%/.tested: $(INSTALLED) $(NATIVE_SOURCES) $(wildcard tests/data/* runtime/cpp/fuzz/CMakeLists.txt) | gtest
 	$(BIN)/cmake -S . -B $(@D) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
 	  -DPython_EXECUTABLE=$(abspath $(BIN))/python -DEXECUTORCH_TENSORRT_BUILD_PYTHON=OFF \
 	  -DEXECUTORCH_TENSORRT_BUILD_TESTS=ON \
 	  -DEXECUTORCH_TENSORRT_BUILD_BENCHMARKS=$(if $(SANITIZE),OFF,ON) \
+	  -DEXECUTORCH_TENSORRT_BUILD_FUZZERS=$(if $(SANITIZE),OFF,ON) \
 	  -DEXECUTORCH_TENSORRT_FETCH_HEADERS=$(FETCH_HEADERS) -DEXECUTORCH_TENSORRT_SANITIZE=$(SANITIZE)
 	$(BIN)/cmake --build $(@D) --parallel $(JOBS)
 	$(BIN)/ctest --test-dir $(@D) --output-on-failure --no-tests=error --parallel $(JOBS)
 	touch $@
+
+# Mutated blobs, to the Python and the C++ reader beside each other, then the fuzz targets: each for
+# FUZZ_SECONDS. What the targets find new stays in build/fuzz, and is tried again.
+FUZZ_SECONDS ?= 60
+FUZZ_BUILD := build/cpp-fuzzer
+fuzz: fuzz-readers fuzz-targets
+
+fuzz-readers: build/cpp-plain/.tested
+	EXECUTORCH_TENSORRT_BLOB_VERDICTS=build/cpp-plain/runtime/cpp/fuzz/blob_verdicts \
+	  $(BIN)/python tests/fuzz/fuzz_readers.py --seconds $(FUZZ_SECONDS) --seed $$(date +%s)
+
+fuzz-targets: $(INSTALLED)
+	@if ! command -v clang++ >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get install -y --no-install-recommends clang || { apt-get update && apt-get install -y --no-install-recommends clang; }; \
+	fi; \
+	if ! command -v clang++ >/dev/null; then \
+	  echo "SKIPPED: the fuzz targets take clang++, which is not here (apt-get install clang)" >&2; exit 0; \
+	fi; \
+	set -e; \
+	$(BIN)/cmake -S . -B $(FUZZ_BUILD) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
+	  -DPython_EXECUTABLE=$(abspath $(BIN))/python -DCMAKE_CXX_COMPILER=clang++ \
+	  -DEXECUTORCH_TENSORRT_BUILD_PYTHON=OFF -DEXECUTORCH_TENSORRT_BUILD_FUZZERS=ON \
+	  -DEXECUTORCH_TENSORRT_SANITIZE=fuzzer --compile-no-warning-as-error; \
+	$(BIN)/cmake --build $(FUZZ_BUILD) --parallel $(JOBS) --target blob_fuzzer delegate_fuzzer; \
+	for target in blob_fuzzer delegate_fuzzer; do \
+	  mkdir -p build/fuzz/$$target; \
+	  $(FUZZ_BUILD)/runtime/cpp/fuzz/$$target -max_total_time=$(FUZZ_SECONDS) -max_len=8192 -print_final_stats=1 \
+	    -artifact_prefix=build/fuzz/$$target- build/fuzz/$$target tests/fuzz/corpus tests/data; \
+	done
 
 # GoogleTest comes from the system.
 .PHONY: gtest

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import sys
 import uuid
 from collections.abc import Sequence
@@ -25,6 +27,7 @@ def load(
     methods: Sequence[str] | None = None,
     data: str | os.PathLike[str] | None = None,
     etdump: bool = False,
+    sha256: str | None = None,
 ) -> Program:
     """Load a ``.pte`` and its methods, engines and all, ready to execute.
 
@@ -40,9 +43,14 @@ def load(
             ``CompileOptions(engine_data_file=...)``. Not needed on the CPU.
         etdump: Whether each method traces its executions for ExecuTorch's developer tools; see
             :meth:`Method.etdump`.
+        sha256: The SHA-256 that the whole program must have, in 64 hexadecimal digits. It is
+            checked before anything of the program is parsed, and of the very bytes that are then
+            loaded: a file is read to memory as a whole for it, rather than mapped. Not with
+            ``data``, whose engines it would not cover.
 
     Raises:
         FileNotFoundError: There is no such file.
+        ValueError: The program does not have ``sha256``, or that is no SHA-256; nothing is loaded.
         InvalidExternalData: ``data`` is missing or not the program's; the text names the engine.
         NotFound: No TensorRT, no GPU, no fallback; the text names what to install. No such GPU:
             the text lists those that are there.
@@ -51,16 +59,7 @@ def load(
         KeyError: ``methods`` names one that the program does not have.
     """
     options = RuntimeOptions() if options is None else options
-    data_path = "" if data is None else os.fspath(data)
-    if data is not None and not os.path.isfile(data_path):
-        raise FileNotFoundError(f"no such data file: {data_path}")
-    if isinstance(program, bytes):
-        native = _runtime.Program.from_bytes(program, data_path)
-    else:
-        path = os.fspath(program)
-        if not os.path.isfile(path):
-            raise FileNotFoundError(f"no such program: {path}")
-        native = _runtime.Program.from_file(path, data_path)
+    native = _open(program, data, sha256)
     names = list(native.method_names)
     options.check_methods(names)
     wanted = names if methods is None else list(methods)
@@ -76,6 +75,46 @@ def load(
             for name in wanted
         }
     )
+
+
+def _open(
+    program: str | os.PathLike[str] | bytes,
+    data: str | os.PathLike[str] | None,
+    sha256: str | None,
+) -> _runtime.Program:
+    data_path = "" if data is None else os.fspath(data)
+    if sha256 is not None:
+        _check_pin(sha256, data_path)
+    if data is not None and not os.path.isfile(data_path):
+        raise FileNotFoundError(f"no such data file: {data_path}")
+    if isinstance(program, bytes):
+        name = f"the program of {len(program)} bytes"
+    else:
+        name = path = os.fspath(program)
+        if not os.path.isfile(path):
+            raise FileNotFoundError(f"no such program: {path}")
+        if sha256 is None:
+            return _runtime.Program.from_file(path, data_path)
+        with open(path, "rb") as file:
+            program = file.read()
+    if sha256 is not None:
+        found = hashlib.sha256(program).hexdigest()
+        if found != sha256.lower():
+            raise ValueError(
+                f"{name} has the SHA-256 {found}, not {sha256.lower()}: it is not the program that "
+                "was pinned, and nothing of it was loaded"
+            )
+    return _runtime.Program.from_bytes(program, data_path)
+
+
+def _check_pin(sha256: str, data_path: str) -> None:
+    if not re.fullmatch("[0-9a-fA-F]{64}", sha256):
+        raise ValueError(f"sha256 must be 64 hexadecimal digits, not {sha256!r}")
+    if data_path:
+        raise ValueError(
+            f"sha256 pins the program, and not the engines in {data_path}: export with the engines "
+            "in the program to pin them"
+        )
 
 
 class Program:

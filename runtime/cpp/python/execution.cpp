@@ -1,6 +1,7 @@
 #include "execution.h"
 
 #include <executorch_tensorrt/stream_guard.h>
+#include <pthread.h>
 
 #include <chrono>
 #include <thread>
@@ -15,6 +16,17 @@ using executorch::runtime::EValue;
 namespace {
 bool exiting = false;
 int running = 0;
+bool forked = false;
+
+/// A child has neither the threads that were in a call nor those that kernels wait for, and a mutex
+/// that was held stays so.
+void watch_for_forks() {
+  static const int registered = pthread_atfork(nullptr, nullptr, [] {
+    running = 0;
+    forked = true;
+  });
+  (void)registered;  // out of memory: forks are then not noticed
+}
 }  // namespace
 
 std::unique_ptr<OptimizationProfileGuard> pin(const Profile& profile) {
@@ -26,6 +38,13 @@ std::unique_ptr<OptimizationProfileGuard> pin(const Profile& profile) {
 
 Unlocked::Unlocked() {
   if (exiting) throw RuntimeFailure(Error::InvalidState, "the interpreter is exiting");
+  if (forked) {
+    throw RuntimeFailure(
+        Error::InvalidState,
+        "this process was forked from one that had loaded programs, which do not work in it: load "
+        "them behind the fork, or use multiprocessing's 'spawn' or 'forkserver'");
+  }
+  watch_for_forks();
   ++running;
   released_.emplace();
 }

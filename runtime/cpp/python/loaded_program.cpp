@@ -255,7 +255,9 @@ LoadedProgram::LoadedProgram(NewLoader new_loader, const std::string& what,
                              const std::string& data_path)
     : new_loader_(std::move(new_loader)), data_path_(data_path), loader_(new_loader_()) {
   executorch::runtime::runtime_init();
-  auto program = executorch::runtime::Program::load(loader_.get());
+  // Else ExecuTorch follows the offsets in a damaged file as they are.
+  auto program = executorch::runtime::Program::load(
+      loader_.get(), executorch::runtime::Program::Verification::InternalConsistency);
   check(program.error(), what + " is not an ExecuTorch program");
   program_ = std::make_shared<executorch::runtime::Program>(std::move(program.get()));
   if (data_path_.empty()) return;

@@ -13,6 +13,7 @@
 #include "delegate.h"
 #include "engine_cache.h"
 #include "external_engine.h"
+#include "fork.h"
 #include "last_error.h"
 #include "method_state.h"
 #include "without_exceptions.h"
@@ -171,17 +172,21 @@ class TensorRTBackend final : public executorch::runtime::BackendInterface {
 
   Result<DelegateHandle*> init(BackendInitContext& context, FreeableBuffer* processed,
                                ArrayRef<CompileSpec> specs) const override {
+    if (const Error error = refuse_if_forked(); error != Error::Ok) return error;
+    watch_for_forks();
     return without_exceptions([&] { return create_delegate(context, *processed, specs); });
   }
 
   Error execute(BackendExecutionContext& context, DelegateHandle* handle,
                 Span<EValue*> args) const override {
+    if (const Error error = refuse_if_forked(); error != Error::Ok) return error;
     return without_exceptions([&] {
       return static_cast<TensorRTDelegate*>(handle)->execute(args, context.event_tracer());
     });
   }
 
   void destroy(DelegateHandle* handle) const override {
+    if (was_forked()) return;  // what it would wait for and free is the parent's
     delete static_cast<TensorRTDelegate*>(handle);
   }
 };

@@ -3,8 +3,11 @@
 #include <array>
 #include <map>
 #include <mutex>
+#include <random>
 #include <string>
 #include <tuple>
+
+#include "siphash.h"
 
 namespace executorch_tensorrt {
 
@@ -16,7 +19,19 @@ struct Entry {
 };
 
 /// The options count too: an engine that was let run host code is not for those who forbid it.
-using Key = std::tuple<std::string, std::array<uint8_t, 32>, EngineOptions>;
+using Key = std::tuple<std::string, std::array<uint8_t, 32>, size_t, SipHash128, EngineOptions>;
+
+/// Of the bytes under a secret of this process, so that nobody can make an engine that passes for
+/// another. SHA-256 would do as well, and takes several times as long.
+SipHash128 hash_of(const Section& engine) {
+  static const SipHashKey secret = [] {
+    std::random_device random;  // the system's generator
+    SipHashKey key;
+    for (uint8_t& byte : key) byte = static_cast<uint8_t>(random());
+    return key;
+  }();
+  return siphash128(secret, engine.data, engine.size);
+}
 
 std::shared_ptr<Entry> entry_of(Key key) {
   static std::mutex mutex;
@@ -36,7 +51,8 @@ std::shared_ptr<Entry> entry_of(Key key) {
 Result<std::shared_ptr<Engine>> shared_tensorrt_engine(const DelegateBlob& blob, Device& device,
                                                        const EngineOptions& options,
                                                        EngineLoader load) {
-  const auto entry = entry_of({device.name(), blob.engine_id, options});
+  const auto entry = entry_of(
+      {device.name(), blob.engine_id, blob.engine.size, hash_of(blob.engine), options});
   const std::lock_guard<std::mutex> lock(entry->loading);
   if (auto engine = entry->engine.lock()) {
     if (const Error error = engine->check_describes(blob); error != Error::Ok) return error;

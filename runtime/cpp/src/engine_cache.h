@@ -14,8 +14,9 @@ namespace executorch_tensorrt {
 using EngineLoader = Result<std::shared_ptr<Engine>> (*)(const DelegateBlob& blob, Device& device,
                                                          const EngineOptions& options);
 
-/// The loaded engine with this blob's engine id on this device, or a new one; it lives as long as
-/// some delegate holds it. Two threads that ask for the same engine load it once.
+/// The loaded engine with this blob's engine id and these very bytes on this device, or a new one;
+/// it lives as long as some delegate holds it. Two threads that ask for the same engine load it
+/// once. The id is only what the blob claims: an engine of other bytes is never shared under it.
 Result<std::shared_ptr<Engine>> shared_tensorrt_engine(const DelegateBlob& blob, Device& device,
                                                        const EngineOptions& options,
                                                        EngineLoader load = create_tensorrt_engine);

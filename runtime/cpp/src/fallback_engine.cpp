@@ -78,6 +78,11 @@ class FallbackContext final : public ExecutionContext {
   }
 
   Error load() {
+    // A blob's CRC does not cover the program, and ExecuTorch follows the offsets in it as they
+    // are.
+    const Error found =
+        module_.load(executorch::runtime::Program::Verification::InternalConsistency);
+    if (found != Error::Ok) return program_error(found, "is damaged");
     if (const Error error = module_.load_method(kMethod); error != Error::Ok) {
       return program_error(error, "does not load");
     }

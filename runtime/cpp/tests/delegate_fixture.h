@@ -86,6 +86,9 @@ class FakeTensor {
     return true;
   }
   int rows() const { return static_cast<int>(tensor_->size(0)); }
+  void set_rows(int rows) {
+    EXPECT_EQ(executorch::extension::resize_tensor_ptr(tensor_, {rows, 4}), Error::Ok);
+  }
   EValue& value() { return value_; }
 
  private:

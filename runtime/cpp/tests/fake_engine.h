@@ -83,8 +83,10 @@ class FakeContext final : public ExecutionContext {
     if (const Error error = next("enqueue"); error != Error::Ok) return error;
     EXPECT_EQ(shape_.rank, 2u) << "enqueue without the input's shape";
     const size_t count = shape_.size[0] * shape_.size[1];
-    if (engine_.refuses_capture && engine_.device->is_capturing(stream).get()) {
-      return report(Faults::kFault, "not capturable");
+    if (engine_.refuses_capture) {
+      const auto capturing = engine_.device->is_capturing(stream);
+      if (!capturing.ok()) return capturing.error();
+      if (*capturing) return report(Faults::kFault, "not capturable");
     }
     const auto make = [this, count, x = input_, y = output_, profile = profile_, shape = shape_] {
       EXPECT_TRUE(shape_ == shape) << "a graph was launched whose context has other shapes";
