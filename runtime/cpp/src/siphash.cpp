@@ -1,13 +1,17 @@
 #include "siphash.h"
 
+#include <cstring>
+
 namespace executorch_tensorrt {
 
 namespace {
 
-/// `count` bytes, at most 8, little-endian.
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are read as they lie");
+
+/// `count` bytes, at most 8.
 uint64_t load(const uint8_t* bytes, size_t count) {
   uint64_t value = 0;
-  for (size_t i = 0; i < count; ++i) value |= static_cast<uint64_t>(bytes[i]) << (8 * i);
+  std::memcpy(&value, bytes, count);
   return value;
 }
 
@@ -44,9 +48,7 @@ SipHash128 siphash128(const SipHashKey& key, const void* data, size_t size) {
   state.take(load(bytes + whole, size - whole) | static_cast<uint64_t>(size) << 56);
 
   SipHash128 hash{};
-  const auto store = [&hash](size_t at, uint64_t value) {
-    for (size_t i = 0; i < 8; ++i) hash[at + i] = static_cast<uint8_t>(value >> (8 * i));
-  };
+  const auto store = [&hash](size_t at, uint64_t value) { std::memcpy(&hash[at], &value, 8); };
   state.v2 ^= 0xee;
   state.rounds(4);
   store(0, state.folded());

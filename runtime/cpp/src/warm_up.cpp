@@ -14,9 +14,15 @@ namespace {
 struct WarmUp {
   const DelegateBlob& blob;
   Device& device;
+  const InFlight& in_flight;
   Stream stream;
   std::vector<DeviceBuffer> tensors;
   std::vector<void*> inputs, outputs;  // of the states; the guard behind the outputs
+
+  ~WarmUp() {
+    // Where the stream could not be waited for, all of the device is: as a delegate that goes does.
+    if (in_flight.is_faulty()) (void)device.synchronize();
+  }
 
   Result<void*> reserve(MemoryKind kind, size_t bytes) {
     DeviceBuffer& buffer = tensors.emplace_back(device, kind);
@@ -94,7 +100,7 @@ Error warm_up(ContextSet& contexts, const Engine& engine, const DelegateBlob& bl
                                              [](const Binding& b) { return b.is_shape_tensor; });
   if (has_shape_tensors || !engine.knows_shapes_before_enqueue()) return Error::Ok;
 
-  WarmUp work{blob, device, stream, {}, {}, {}};
+  WarmUp work{blob, device, in_flight, stream, {}, {}, {}};
   Completion completion(in_flight, stream);  // on every way out before the tensors go
   if (const Error error = work.reserve_state(); error != Error::Ok) return error;
   std::set<uint32_t> warm;

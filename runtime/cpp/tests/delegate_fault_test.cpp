@@ -151,5 +151,20 @@ TEST(LoadFaultTest, AFailingCallAtLoadIsReportedAndNothingLeaks) {
   }
 }
 
+TEST(LoadFaultTest, AFaultThatTheDrainDoesNotClearFreesNothingOfTheWarmUpInFlight) {
+  for (const auto contexts : {ProfileContexts::kPerProfile, ProfileContexts::kSingle}) {
+    const auto device = std::make_shared<FakeDevice>();  // which sees what is freed in flight
+    device->faults.fail_call(1 << 30);
+    ASSERT_TRUE(make_delegate(device, {contexts}).ok());
+    const int calls = device->faults.calls();
+    for (int k = 1; k <= calls; ++k) {
+      SCOPED_TRACE("calls " + std::to_string(k) + " and the next of " + std::to_string(calls));
+      device->faults.fail_call(k, 2);
+      EXPECT_EQ(make_delegate(device, {contexts}).error(), Faults::kFault);
+      EXPECT_EQ(device->device_bytes() + device->host_bytes(), 0u);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace executorch_tensorrt::test

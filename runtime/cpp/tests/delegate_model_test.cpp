@@ -77,6 +77,10 @@ class World {
   static constexpr Memory kMemories[] = {Memory::kPageable, Memory::kPageLocked, Memory::kDevice,
                                          Memory::kUnalignedDevice};
 
+  static const char* name(Memory memory) {
+    constexpr const char* kNames[] = {"pageable", "page-locked", "device", "unaligned"};
+    return kNames[static_cast<int>(memory)];
+  }
   int below(int limit) { return static_cast<int>(random_() % static_cast<unsigned>(limit)); }
   bool one_in(int n) { return below(n) == 0; }
   void say(const std::string& step) { steps_ += "  " + step + "\n"; }
@@ -135,13 +139,15 @@ class World {
       EXPECT_TRUE(each.y->holds(each.expected)) << "an answer is wrong, not " << each.expected;
     }
     started_.clear();
+    abandoned_.clear();
   }
 
   bool is_in_use(const FakeTensor* tensor) const {
-    for (const Started& each : started_) {
-      if (each.x == tensor || each.y == tensor) return true;
-    }
-    return false;
+    const auto holds = [tensor](const Started& each) {
+      return each.x == tensor || each.y == tensor;
+    };
+    return std::any_of(started_.begin(), started_.end(), holds) ||
+           std::any_of(abandoned_.begin(), abandoned_.end(), holds);
   }
 
   /// One of the pool, at an address that was used before, or one that goes with the call.
@@ -161,6 +167,7 @@ class World {
   void execute() {
     auto it = loaded_.begin();
     std::advance(it, below(static_cast<int>(loaded_.size())));
+    if (it->broken && one_in(3)) return unload();
     Started call{};
     Memory x_memory, y_memory;
     call.x = tensor(call.own_x, x_memory, nullptr);
@@ -176,8 +183,8 @@ class World {
       return m == Memory::kDevice || m == Memory::kUnalignedDevice;
     };
     const bool returns_early = stream < 2 && is_on_device(x_memory) && is_on_device(y_memory);
-    say("execute " + std::to_string(rows) + " rows, pin '" + pin.text + "', stream " +
-        std::to_string(stream) + plan_fault());
+    say("execute " + std::to_string(rows) + " rows, " + name(x_memory) + " to " + name(y_memory) +
+        ", pin '" + pin.text + "', stream " + std::to_string(stream) + plan_fault());
 
     const Error error = run(*it, call, pin, stream);
     const std::string text = last_error_message();
