@@ -75,9 +75,11 @@ class Reader:
             refuse(what, f"is {value}, it must be below {limit}")
         return value
 
-    def count(self, item_bytes: int, what: str) -> int:
-        """A list's count, refused if so many items of at least `item_bytes` cannot be there."""
+    def count(self, item_bytes: int, most: int, what: str) -> int:
+        """A list's count, refused if over `most` or if so many items cannot be there."""
         count = self.integer("I", what)
+        if count > most:
+            refuse(what, f"is {count}; at most {most} may be")
         if count * item_bytes > self.remaining():
             refuse(what, f"is {count}, {self.remaining()} bytes remain of the metadata")
         return count

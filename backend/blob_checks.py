@@ -9,8 +9,13 @@ import math
 from collections.abc import Mapping, Sequence
 
 from .blob_types import (
+    MAX_BINDINGS,
+    MAX_BUILD_OPTIONS,
+    MAX_INDEX_CHECKS,
     MAX_NAME_BYTES,
+    MAX_PROFILES,
     MAX_RANK,
+    MAX_STATES,
     Binding,
     IndexCheck,
     Profile,
@@ -29,6 +34,9 @@ def check_contents(
     build_options: Mapping[str, str],
 ) -> None:
     """Raises BlobError unless bindings, profiles and build options agree with each other."""
+    _check_count("binding", len(bindings), MAX_BINDINGS)
+    _check_count("profile", len(profiles), MAX_PROFILES)
+    _check_count("build option", len(build_options), MAX_BUILD_OPTIONS)
     _check_bindings(num_arguments, bindings)
     inputs = [binding for binding in bindings if binding.is_input]
     if not profiles:
@@ -51,6 +59,8 @@ def check_states(
     index_checks: Sequence[IndexCheck],
 ) -> None:
     """Raises BlobError unless states, guard and index checks agree with the bindings."""
+    _check_count("state", len(states), MAX_STATES)
+    _check_count("index check", len(index_checks), MAX_INDEX_CHECKS)
     _check_names("state", [state.name for state in states])
     tensors = {binding.name for binding in bindings}
 
@@ -72,6 +82,11 @@ def check_states(
     names = {state.name for state in states}
     for index, check in enumerate(index_checks):
         _check_index_check(check, f"index check {index}", bindings, names)
+
+
+def _check_count(what: str, count: int, most: int) -> None:
+    if count > most:
+        refuse(f"{what} count", f"is {count}; at most {most} may be")
 
 
 def _check_state(state: State, what: str) -> None:

@@ -10,6 +10,12 @@ from typing import NoReturn, TypeAlias
 
 MAX_RANK = 8
 MAX_NAME_BYTES = 256
+# What a list takes in memory is many times what it takes in the blob, so the lists are bounded.
+MAX_BINDINGS = 4096
+MAX_PROFILES = 256
+MAX_BUILD_OPTIONS = 1024
+MAX_STATES = 4096
+MAX_INDEX_CHECKS = 4096
 
 Shape: TypeAlias = tuple[int, ...]
 Buffer: TypeAlias = bytes | bytearray | memoryview

@@ -21,6 +21,11 @@ from .blob_state_fields import (
     write_state,
 )
 from .blob_types import (
+    MAX_BINDINGS,
+    MAX_BUILD_OPTIONS,
+    MAX_INDEX_CHECKS,
+    MAX_PROFILES,
+    MAX_STATES,
     Binding,
     BlobError,
     Buffer,
@@ -318,16 +323,20 @@ def _read_metadata(sections: _Sections) -> DelegateBlob:
     version_compatible = bool(reader.choice("B", 2, "version compatible"))
     num_arguments = reader.integer("I", "argument count")
     bindings = tuple(
-        _read_binding(reader, index) for index in range(reader.count(23, "binding count"))
+        _read_binding(reader, index)
+        for index in range(reader.count(23, MAX_BINDINGS, "binding count"))
     )
     profiles = tuple(
-        _read_profile(reader, index) for index in range(reader.count(12, "profile count"))
+        _read_profile(reader, index)
+        for index in range(reader.count(12, MAX_PROFILES, "profile count"))
     )
-    states = tuple(read_state(reader, index) for index in range(reader.count(30, "state count")))
+    states = tuple(
+        read_state(reader, index) for index in range(reader.count(26, MAX_STATES, "state count"))
+    )
     if states and sections.minor < 1:
         refuse("state count", f"is {len(states)}; version 1.0 has none")
     build_options: dict[str, str] = {}
-    for index in range(reader.count(8, "build option count")):
+    for index in range(reader.count(8, MAX_BUILD_OPTIONS, "build option count")):
         key = reader.text(f"build option {index} name")
         if key in build_options:
             refuse(f"build option {index} name", f"'{key}' is there twice")
@@ -337,7 +346,7 @@ def _read_metadata(sections: _Sections) -> DelegateBlob:
         guard = reader.text("guard") or None
         index_checks = tuple(
             read_index_check(reader, index)
-            for index in range(reader.count(33, "index check count"))
+            for index in range(reader.count(33, MAX_INDEX_CHECKS, "index check count"))
         )
     if reader.remaining() and sections.minor <= VERSION_MINOR:
         refuse("metadata", f"has {reader.remaining()} bytes after its last field")
@@ -397,6 +406,6 @@ def _read_profile(reader: Reader, index: int) -> Profile:
             opt=reader.shape(f"{what} opt"),
             max=reader.shape(f"{what} max"),
         )
-        for _ in range(reader.count(12, f"{what} input count"))
+        for _ in range(reader.count(12, MAX_BINDINGS, f"{what} input count"))
     )
     return Profile(name, engine_profile, inputs)

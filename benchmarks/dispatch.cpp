@@ -76,7 +76,7 @@ std::unique_ptr<TensorRTDelegate> make_delegate() {
 void measure_hash() {
   const std::vector<uint8_t> engine(64 << 20, 7);
   const SipHashKey key{};
-  Latencies latencies;
+  Samples latencies;
   for (int i = 0; i < 9; ++i) {
     const auto start = std::chrono::steady_clock::now();
     const volatile uint8_t used = siphash128(key, engine.data(), engine.size())[0];

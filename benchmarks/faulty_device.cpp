@@ -49,6 +49,9 @@ class FaultyDevice final : public Device {
     return done("copy_async",
                 [&] { return real_->copy_async(destination, source, bytes, kind, stream); });
   }
+  Error zero_async(void* memory, size_t bytes, Stream stream) override {
+    return done("zero_async", [&] { return real_->zero_async(memory, bytes, stream); });
+  }
   Result<Stream> create_stream() override {
     return made("create_stream", [&] { return real_->create_stream(); });
   }

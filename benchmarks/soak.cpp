@@ -128,7 +128,7 @@ Window observe(std::vector<std::unique_ptr<TrafficCounts>>& counts, double secon
       const std::lock_guard<std::mutex> lock(counts[i]->mutex);
       taken.swap(counts[i]->latencies);
     }
-    Latencies latencies;
+    Samples latencies;
     for (const double each : taken) latencies.add(each);
     window.median[i] = latencies.median();
     window.p99[i] = latencies.p99();

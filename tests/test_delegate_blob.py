@@ -397,3 +397,27 @@ def test_the_module_imports_neither_torch_nor_tensorrt() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert result.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("blob", "text"),
+    [
+        (
+            replace(
+                BLOB, profiles=tuple(replace(BLOB.profiles[0], name=str(i)) for i in range(257))
+            ),
+            "profile count is 257; at most 256 may be",
+        ),
+        (
+            replace(BLOB, build_options={str(i): "" for i in range(1025)}),
+            "build option count is 1025; at most 1024 may be",
+        ),
+        (
+            replace(BLOB, bindings=tuple(replace(X, name=str(i)) for i in range(4097))),
+            "binding count is 4097; at most 4096 may be",
+        ),
+    ],
+)
+def test_more_than_a_reader_takes_is_not_written(blob: DelegateBlob, text: str) -> None:
+    with pytest.raises(BlobError, match=text):
+        blob.to_bytes()

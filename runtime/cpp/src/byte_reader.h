@@ -58,10 +58,14 @@ class ByteReader {
     return value;
   }
 
-  /// A list's count, refused if so many items of at least `item_bytes` cannot be there. What it
-  /// returns is thus safe to reserve.
-  uint32_t count(size_t item_bytes, const std::string& field) {
+  /// A list's count, refused if it is over `most` or if so many items of at least `item_bytes`
+  /// cannot be there. What it returns is thus safe to reserve.
+  uint32_t count(size_t item_bytes, uint32_t most, const std::string& field) {
     const auto count = number<uint32_t>(field);
+    if (count > most) {
+      refuse(field,
+             "is " + std::to_string(count) + "; at most " + std::to_string(most) + " may be");
+    }
     if (count > remaining_ / item_bytes) {
       refuse(field, "is " + std::to_string(count) + ", but only " + std::to_string(remaining_) +
                         " bytes remain");

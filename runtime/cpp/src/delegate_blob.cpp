@@ -29,6 +29,13 @@ constexpr size_t kBuildOptionBytes = 8;
 constexpr size_t kStateBytes = 26;
 constexpr size_t kIndexCheckBytes = 33;
 
+// What a list takes in memory is many times what it takes in the blob, so the lists are bounded.
+constexpr uint32_t kMaxBindings = 4096;
+constexpr uint32_t kMaxProfiles = 256;
+constexpr uint32_t kMaxBuildOptions = 1024;
+constexpr uint32_t kMaxStates = 4096;
+constexpr uint32_t kMaxIndexChecks = 4096;
+
 struct Sections {
   uint16_t minor = 0;
   Section metadata, engine, fallback;
@@ -192,7 +199,7 @@ Profile read_profile(ByteReader& reader, size_t index) {
   profile.name = reader.text(field + " name");
   field += " '" + profile.name + "'";
   profile.engine_profile = reader.number<uint32_t>(field + " engine profile");
-  const uint32_t count = reader.count(kShapeRangeBytes, field + " input count");
+  const uint32_t count = reader.count(kShapeRangeBytes, kMaxBindings, field + " input count");
   profile.inputs.reserve(count);
   for (uint32_t i = 0; i < count; ++i) {
     ShapeRange range;
@@ -244,7 +251,7 @@ void read_states(ByteReader& reader, uint16_t minor, DelegateBlob& blob) {
     if (none != 0) refuse("state count", "is " + std::to_string(none) + "; version 1.0 has none");
     return;
   }
-  const uint32_t count = reader.count(kStateBytes, "state count");
+  const uint32_t count = reader.count(kStateBytes, kMaxStates, "state count");
   blob.states.reserve(count);
   for (uint32_t i = 0; i < count; ++i) blob.states.push_back(read_state(reader, i));
 }
@@ -252,7 +259,7 @@ void read_states(ByteReader& reader, uint16_t minor, DelegateBlob& blob) {
 /// What version 1.1 appended.
 void read_checks(ByteReader& reader, DelegateBlob& blob) {
   blob.guard = reader.text("guard");
-  const uint32_t count = reader.count(kIndexCheckBytes, "index check count");
+  const uint32_t count = reader.count(kIndexCheckBytes, kMaxIndexChecks, "index check count");
   blob.index_checks.reserve(count);
   for (uint32_t i = 0; i < count; ++i) blob.index_checks.push_back(read_index_check(reader, i));
 }
@@ -270,17 +277,17 @@ DelegateBlob read_metadata(const Sections& sections) {
   blob.external_engine = sections.external_engine;
   read_target(reader, blob);
   blob.num_arguments = reader.number<uint32_t>("argument count");
-  const uint32_t bindings = reader.count(kBindingBytes, "binding count");
+  const uint32_t bindings = reader.count(kBindingBytes, kMaxBindings, "binding count");
   blob.bindings.reserve(bindings);
   for (uint32_t i = 0; i < bindings; ++i) {
     blob.bindings.push_back(read_binding(reader, i));
     if (blob.bindings.back().is_input) ++blob.num_inputs;
   }
-  const uint32_t profiles = reader.count(kProfileBytes, "profile count");
+  const uint32_t profiles = reader.count(kProfileBytes, kMaxProfiles, "profile count");
   blob.profiles.reserve(profiles);
   for (uint32_t i = 0; i < profiles; ++i) blob.profiles.push_back(read_profile(reader, i));
   read_states(reader, sections.minor, blob);
-  const uint32_t options = reader.count(kBuildOptionBytes, "build option count");
+  const uint32_t options = reader.count(kBuildOptionBytes, kMaxBuildOptions, "build option count");
   blob.build_options.reserve(options);
   for (uint32_t i = 0; i < options; ++i) {
     const std::string field = "build option " + std::to_string(i);

@@ -51,8 +51,8 @@ std::shared_ptr<Entry> entry_of(Key key) {
 Result<std::shared_ptr<Engine>> shared_tensorrt_engine(const DelegateBlob& blob, Device& device,
                                                        const EngineOptions& options,
                                                        EngineLoader load) {
-  const auto entry = entry_of(
-      {device.name(), blob.engine_id, blob.engine.size, hash_of(blob.engine), options});
+  const auto entry =
+      entry_of({device.name(), blob.engine_id, blob.engine.size, hash_of(blob.engine), options});
   const std::lock_guard<std::mutex> lock(entry->loading);
   if (auto engine = entry->engine.lock()) {
     if (const Error error = engine->check_describes(blob); error != Error::Ok) return error;

@@ -1,6 +1,4 @@
 // That nobody gets at, or in the place of, another program's engine by what a blob claims.
-#include "engine_cache.h"
-
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "delegate_fixture.h"
+#include "engine_cache.h"
 
 namespace executorch_tensorrt::test {
 namespace {
@@ -24,11 +23,9 @@ DelegateBlob blob_of(const std::string& engine, uint8_t id) {
 std::shared_ptr<FakeDevice> device_of_test;
 int created = 0;
 
-Result<std::shared_ptr<Engine>> load_fake(const DelegateBlob& blob, Device&,
-                                          const EngineOptions&) {
+Result<std::shared_ptr<Engine>> load_fake(const DelegateBlob& blob, Device&, const EngineOptions&) {
   ++created;
-  return std::shared_ptr<Engine>(
-      std::make_shared<FakeEngine>(device_of_test, blob.engine.data[0]));
+  return std::shared_ptr<Engine>(std::make_shared<FakeEngine>(device_of_test, blob.engine.data[0]));
 }
 
 class EngineIdentityTest : public ::testing::Test {

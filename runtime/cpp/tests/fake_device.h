@@ -37,10 +37,19 @@ class Faults {
     calls_ = 0;
   }
   void clear() { fail_call(0); }
-  int calls() const { return calls_; }
-  bool fired() const { return first_ > 0 && calls_ >= first_; }
+  int calls() const {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    return calls_;
+  }
+  bool fired() const {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    return first_ > 0 && calls_ >= first_;
+  }
   /// A device that fails for good does no more work.
-  bool lost() const { return times_ == kForGood && fired(); }
+  bool lost() const {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    return times_ == kForGood && fired();
+  }
 
   /// To be asked once by every call that can fail.
   Error next(const char* call) {

@@ -30,9 +30,10 @@ class FakeEngine final : public Engine {
   const float bias;
   std::atomic<int> live_contexts{0};
   std::atomic<int> created_contexts{0};
-  int profile_switches = 0;
-  int shape_calls = 0;
+  std::atomic<int> profile_switches{0};
+  std::atomic<int> shape_calls{0};
   bool refuses_capture = false;
+  bool serves_several_delegates = false;  // whose executions have no order among them
   // Every enqueue takes a number, and must run in that order: contexts share their activations.
   int enqueued = 0, ran = 0;
 };
@@ -92,7 +93,9 @@ class FakeContext final : public ExecutionContext {
       EXPECT_TRUE(shape_ == shape) << "a graph was launched whose context has other shapes";
       return [this, count, x, y, profile, shape, number = engine_.enqueued++] {
         EXPECT_EQ(*running_profile_, profile) << "the context was switched under an execution";
-        EXPECT_EQ(number, engine_.ran++) << "executions ran out of order";
+        const int before = engine_.ran++;
+        EXPECT_TRUE(number == before || engine_.serves_several_delegates)
+            << "executions ran out of order";
         for (size_t i = 0; i < count; ++i) y[i] = x[i] + engine_.bias;
       };
     };
