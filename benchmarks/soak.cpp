@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -18,6 +17,7 @@
 #include <string>
 #include <thread>
 
+#include "arguments.h"
 #include "device_memory.h"
 #include "faulty_device.h"
 #include "floor.h"
@@ -49,11 +49,8 @@ struct Arguments {
 };
 
 [[noreturn]] void usage(const std::string& problem) {
-  std::fprintf(stderr,
-               "%s\nusage: soak PROGRAM.pte [--minutes N] [--fault-every-ms N] [--device cuda|cpu] "
-               "[--json FILE]\n",
-               problem.c_str());
-  std::exit(2);
+  refuse(problem,
+         "soak PROGRAM.pte [--minutes N] [--fault-every-ms N] [--device cuda|cpu] [--json FILE]");
 }
 
 double parse_number(const std::string& option, const std::string& text) {

@@ -13,12 +13,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
 
 #include "faulty_device.h"
 #include "floor.h"
+#include "loaded_program.h"
 
 namespace executorch_tensorrt::benchmark {
 
@@ -47,12 +49,6 @@ void insist_on(const std::function<Error()>& call, const char* what) {
   }
   require(call(), what);
 }
-
-class SoakModule : public Module {
- public:
-  using Module::Module;
-  executorch::runtime::Method& method() { return *methods_.at("forward").method; }
-};
 
 /// Memory of one kind, freed with it.
 class Block {
@@ -102,9 +98,10 @@ class Block {
 };
 
 /// The program loaded, with memory for every case.
-class Loaded {
+class SoakProgram {
  public:
-  Loaded(const SoakTarget& target, const std::vector<SoakCase>& cases, Place place, bool graphs)
+  SoakProgram(const SoakTarget& target, const std::vector<SoakCase>& cases, Place place,
+              bool graphs)
       : target_(target), module_(target.program, Module::LoadMode::Mmap) {
     executorch::runtime::BackendOptions<2> options;
     options.set_option(option::kDevice, target.device.c_str());
@@ -162,7 +159,7 @@ class Loaded {
   }
 
   const SoakTarget& target_;
-  SoakModule module_;
+  BenchmarkModule module_;
   Error error_ = Error::Ok;
   std::vector<std::unique_ptr<Block>> outputs_, inputs_;
   std::vector<std::vector<TensorPtr>> tensors_;  // of each case
@@ -274,7 +271,7 @@ class Session {
   const TrafficKind kind_;
   TrafficCounts& counts_;
   Stream stream_ = nullptr;
-  std::optional<Loaded> loaded_;
+  std::optional<SoakProgram> loaded_;
 };
 
 std::vector<uint8_t> random_values(ScalarType dtype, size_t bytes, std::mt19937& random) {
@@ -305,7 +302,7 @@ std::vector<SoakCase> soak_cases(const SoakTarget& target) {
       cases.push_back(std::move(each));
     }
   }
-  Loaded reference(target, cases, Place::kPageable, /*graphs=*/false);
+  SoakProgram reference(target, cases, Place::kPageable, /*graphs=*/false);
   require(reference.error(), "loading the program");
   for (size_t which = 0; which < cases.size(); ++which) {
     const OptimizationProfileGuard pin(target.blob->profiles[cases[which].profile].name);
