@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
-#include <random>
 #include <utility>
 
 namespace executorch_tensorrt::benchmark {
@@ -31,10 +30,9 @@ T take(Result<T> result, const char* what) {
 
 std::vector<uint8_t> values_for(executorch::aten::ScalarType dtype, size_t bytes) {
   std::vector<uint8_t> values(bytes);
-  std::mt19937 generator(1);
   if (dtype == executorch::aten::ScalarType::Long) {
     auto* numbers = reinterpret_cast<int64_t*>(values.data());
-    for (size_t i = 0; i < bytes / sizeof(int64_t); ++i) numbers[i] = generator() % 32;
+    for (size_t i = 0; i < bytes / sizeof(int64_t); ++i) numbers[i] = i % 32;
   }
   return values;
 }
@@ -74,6 +72,7 @@ Floor::Floor(const DelegateBlob& blob, size_t profile, Memory memory, Engine& en
             "copying");
     require(context_->set_tensor_address(i, device_memory_.back(), bytes_.back()), "binding");
   }
+  bind_states();
   submit();
   require(device.synchronize_stream(stream_), "executing");
   require(device.begin_capture(stream_), "capturing");
@@ -84,8 +83,27 @@ Floor::Floor(const DelegateBlob& blob, size_t profile, Memory memory, Engine& en
 Floor::~Floor() {
   device_.destroy_graph(graph_);
   for (void* memory : device_memory_) device_.free(memory);
+  for (void* memory : state_memory_) device_.free(memory);
   if (memory_ == Memory::kPageable) return;
   for (void* memory : host_memory_) device_.free_host(memory);
+}
+
+void Floor::bind_states() {
+  const auto allocated = [this](size_t bytes) {
+    return state_memory_.emplace_back(take(device_.allocate(bytes), "allocating"));
+  };
+  const auto tensors = blob_.tensors();
+  const auto bind = [&](size_t tensor, void* memory) {
+    require(context_->set_tensor_address(tensor, memory, tensors[tensor].max_bytes), "binding");
+  };
+  for (size_t i = 0; i < blob_.states.size(); ++i) {
+    const size_t bytes = tensors[blob_.state_input(i)].max_bytes;
+    void* memory = allocated(bytes);
+    bind(blob_.state_input(i), memory);
+    bind(blob_.state_output(i),
+         blob_.states[i].mode == StateMode::kAlias ? memory : allocated(bytes));
+  }
+  if (!blob_.guard.empty()) bind(blob_.guard_output(), allocated(1));
 }
 
 void Floor::submit() {

@@ -10,7 +10,8 @@
 
 namespace executorch_tensorrt::benchmark {
 
-/// Bytes that stand for a tensor's values: token ids below 32 for int64, zeros for others.
+/// Bytes that stand for a tensor's values: 0, 1, ... 31, again and again, for int64, which are
+/// token ids or positions; zeros for others.
 std::vector<uint8_t> values_for(executorch::aten::ScalarType dtype, size_t bytes);
 
 /// Where tensors lie.
@@ -32,6 +33,7 @@ class Floor {
   void wait();
 
  private:
+  void bind_states();
   void submit();
   void copy_inputs();
   void copy_outputs();
@@ -43,7 +45,8 @@ class Floor {
   Stream stream_;
   Graph graph_ = nullptr;
   std::vector<void*> device_memory_, host_memory_;  // one a binding
-  std::vector<std::vector<uint8_t>> pageable_;      // behind host_memory_ where it is pageable
+  std::vector<void*> state_memory_;
+  std::vector<std::vector<uint8_t>> pageable_;  // behind host_memory_ where it is pageable
   std::vector<size_t> bytes_;
 };
 

@@ -87,10 +87,10 @@ class Unsupported(nn.Module):
         return x * 2.0 + x
 
 
-def seeded(model: type[nn.Module], *args: Any) -> nn.Module:
+def seeded(model: type[nn.Module], *args: Any, **kwargs: Any) -> nn.Module:
     """A model in eval mode with the same weights every time."""
     torch.manual_seed(0)
-    return model(*args).eval()
+    return model(*args, **kwargs).eval()
 
 
 def blobs(program: ExecutorchProgramManager, method: str = "forward") -> list[DelegateBlob]:
