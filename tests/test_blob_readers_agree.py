@@ -26,6 +26,8 @@ from executorch_tensorrt.backend.delegate_blob import (
     Profile,
     ScalarType,
     ShapeRange,
+    State,
+    StateMode,
     max_bytes,
 )
 
@@ -74,6 +76,31 @@ def test_agree_on_mutated_blobs(reader: CppReader, seed: int) -> None:
             accepted += 1
             pool.append(blob)
     assert 10 < accepted < 990  # mutations that are all refused, or none, would try little
+
+
+def test_agree_on_the_shortest_states_that_may_be(reader: CppReader) -> None:
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    y = Binding("y", ScalarType.FLOAT32, False, 0, (), 4)
+    states = tuple(
+        State(name, ScalarType.BOOL, (), letters[2 * i], letters[2 * i + 1], StateMode.PING_PONG)
+        for i, name in enumerate(letters[:26])
+    )
+    blob = DelegateBlob(
+        engine_id=hashlib.sha256(engine).digest(),
+        flavour=Flavour.TENSORRT_RTX,
+        version=(1, 6, 1, 120),
+        compute_capability=(0, 0),
+        hardware_compatibility=HardwareCompatibility.NONE,
+        version_compatible=False,
+        num_arguments=1,
+        bindings=(replace(y, name="output"),),
+        profiles=(Profile("default", 0, ()),),
+        build_options={},
+        engine=engine,
+        states=states,
+    ).to_bytes()
+    assert disagreement(blob, reader) is None
+    assert python_verdict(blob).startswith("accepted")
 
 
 sizes = st.one_of(st.integers(0, 4), st.sampled_from([2**31, 2**40, 2**62, 2**63 - 1]))

@@ -74,6 +74,16 @@ def _text(blob: DelegateBlob) -> str:
         ranges = (_dims(r.min) + _dims(r.opt) + _dims(r.max) for r in profile.inputs)
         words.append(f"p{_hex(profile.name)}:{profile.engine_profile}{''.join(ranges)}")
     words += [f"o{_hex(key)}={_hex(value)}" for key, value in blob.build_options.items()]
+    for state in blob.states:
+        initial = b"" if state.initial is None else bytes(state.initial)
+        tensors = f"{_hex(state.input)}:{_hex(state.output)}:{int(state.mode)}:{initial.hex()}"
+        words.append(f"s{_hex(state.name)}:{int(state.dtype)}{_dims(state.shape)}{tensors}")
+    if blob.guard is not None:
+        words.append(f"g{_hex(blob.guard)}")
+    for check in blob.index_checks:
+        binding, dim = (-1, 0) if check.extent is None else check.extent
+        bounds = f"{check.least}:{check.greatest}:{binding}:{dim}:{int(check.contiguous)}"
+        words.append(f"c{check.binding}:{bounds}:{_hex(check.state)}")
     fallback: Any = b"" if blob.fallback is None else blob.fallback
     if blob.external_engine_bytes:
         words.append("external")

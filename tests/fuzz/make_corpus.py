@@ -37,6 +37,18 @@ class Sums(nn.Module):
         return a + 1, b * c, b.sum(1)
 
 
+class Running(nn.Module):
+    """float [rows, 4] to itself plus the sum of all rows so far, which is a state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.ones(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.total.add_(x.sum(0))
+        return x + self.total
+
+
 def blob_of(pte: bytes) -> DelegateBlob:
     """The one delegate blob in a program."""
     start = pte.index(b"ETRT")
@@ -58,8 +70,20 @@ def sums() -> bytes:
     )
 
 
+def running() -> bytes:
+    return programs.exported(
+        Running(),
+        (torch.randn(4, 4),),
+        {"x": {0: Dim("rows", min=1, max=8)}},
+        [
+            OptimizationProfile("few", {"x": ((1, 1, 2), 4)}),
+            OptimizationProfile("all", {"x": ((1, 2, 8), 4)}),
+        ],
+    )
+
+
 def main() -> None:
-    for name, pte in (("mlp", programs.mlp_pte()), ("sums", sums())):
+    for name, pte in (("mlp", programs.mlp_pte()), ("sums", sums()), ("running", running())):
         blob = replace(blob_of(pte), engine=ENGINE, engine_id=hashlib.sha256(ENGINE).digest())
         data = blob.to_bytes()
         (CORPUS / f"{name}.blob").write_bytes(data)

@@ -50,6 +50,19 @@ std::string text(const DelegateBlob& blob) {
     }
   }
   for (const auto& [key, value] : blob.build_options) out += " o" + hex(key) + "=" + hex(value);
+  for (const State& state : blob.states) {
+    out += " s" + hex(state.name) + ":" + std::to_string(static_cast<int>(state.dtype)) +
+           text(state.shape) + hex(state.input) + ":" + hex(state.output) + ":" +
+           std::to_string(static_cast<int>(state.mode)) + ":";
+    if (state.initial != nullptr) out += hex({state.initial->begin(), state.initial->end()});
+  }
+  if (!blob.guard.empty()) out += " g" + hex(blob.guard);
+  for (const IndexCheck& check : blob.index_checks) {
+    out += " c" + std::to_string(check.binding) + ":" + std::to_string(check.least) + ":" +
+           std::to_string(check.greatest) + ":" + std::to_string(check.extent_binding) + ":" +
+           std::to_string(check.extent_dim) + ":" + std::to_string(check.contiguous) + ":" +
+           hex(check.state);
+  }
   if (blob.external_engine) out += " external";
   return out + " " + std::to_string(blob.engine.size) + " " + std::to_string(blob.fallback.size);
 }
