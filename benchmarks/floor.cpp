@@ -32,7 +32,7 @@ std::vector<uint8_t> values_for(executorch::aten::ScalarType dtype, size_t bytes
   std::vector<uint8_t> values(bytes);
   if (dtype == executorch::aten::ScalarType::Long) {
     auto* numbers = reinterpret_cast<int64_t*>(values.data());
-    for (size_t i = 0; i < bytes / sizeof(int64_t); ++i) numbers[i] = i % 32;
+    for (size_t i = 0; i < bytes / sizeof(int64_t); ++i) numbers[i] = i % 512;
   }
   return values;
 }

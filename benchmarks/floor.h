@@ -10,7 +10,7 @@
 
 namespace executorch_tensorrt::benchmark {
 
-/// Bytes that stand for a tensor's values: 0, 1, ... 31, again and again, for int64, which are
+/// Bytes that stand for a tensor's values: 0, 1, ... 511, again and again, for int64, which are
 /// token ids or positions; zeros for others.
 std::vector<uint8_t> values_for(executorch::aten::ScalarType dtype, size_t bytes);
 

@@ -64,7 +64,7 @@ def test_a_position_past_the_end_is_refused_and_the_state_is_as_before(
     method = found.load()
     for index, (_, inputs, expected) in enumerate(found.calls):
         before = {name: method.state.read(name) for name in method.state.names}
-        for wrong in (ROWS, -1):
+        for wrong in (ROWS, -ROWS - 1):
             given = (torch.zeros(1, 1, dtype=torch.int64), torch.tensor([wrong]))
             with pytest.raises(InvalidArgument):
                 method(*(on_gpu(given) if place == "device" else given))
