@@ -32,6 +32,26 @@ class TraceInputs:
     dynamic_shapes: dict[str, Any]
 
 
+def inputs_apart(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The example inputs, with a copy where one tensor is given twice.
+
+    torch.export takes two inputs that are one tensor for one, and the program then computes both
+    with the values of the first.
+    """
+    seen: set[int] = set()
+
+    def apart(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or id(leaf) not in seen:
+            seen.add(id(leaf))
+            return leaf
+        return leaf.detach().clone()
+
+    together: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_map(apart, (args, kwargs))
+    return together
+
+
 def derive_dynamic_shapes(
     model: torch.nn.Module,
     args: tuple[Any, ...],

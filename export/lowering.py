@@ -28,7 +28,7 @@ from executorch_tensorrt.backend.tensorrt_backend import WHOLE_METHOD_KEY
 from executorch_tensorrt.partitioner import TensorRTPartitioner
 from executorch_tensorrt.profiles import OptimizationProfile
 
-from .dynamic_shapes import TraceInputs, derive_dynamic_shapes
+from .dynamic_shapes import TraceInputs, derive_dynamic_shapes, inputs_apart
 from .methods import MethodSource, Model, method_sources
 
 logger = logging.getLogger("executorch_tensorrt")
@@ -174,7 +174,8 @@ def _traced(source: MethodSource, strict: bool) -> ExportedProgram:
         )
     started = time.perf_counter()
     logger.info("tracing %s with torch.export", type(model).__name__)
-    inputs = TraceInputs(tuple(args), dict(source.example_kwargs), source.dynamic_shapes)
+    args, kwargs = inputs_apart(tuple(args), dict(source.example_kwargs))
+    inputs = TraceInputs(args, kwargs, source.dynamic_shapes)
     if source.dynamic_shapes is None and source.profiles:
         inputs = derive_dynamic_shapes(model, inputs.args, inputs.kwargs, source.profiles)
     with torch.no_grad():

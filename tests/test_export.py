@@ -17,6 +17,7 @@ from executorch_tensorrt._export.dynamic_shapes import derive_dynamic_shapes
 from executorch_tensorrt.backend.compile_options import CompileOptions
 from executorch_tensorrt.backend.delegate_blob import ShapeRange
 from executorch_tensorrt.profiles import OptimizationProfile
+from executorch_tensorrt.runtime import load
 
 DECODE = OptimizationProfile("decode", {"tokens": [1, 1]})
 PREFILL = OptimizationProfile("prefill", {"tokens": [(1, 2, 4), (2, 16, 64)]})
@@ -259,3 +260,17 @@ def test_an_input_that_is_called_like_a_python_builtin_takes_its_profile() -> No
     program = export(model, (torch.randn(4, 8),), profiles=profiles)
     [blob] = blobs(program)
     assert blob.profiles[0].inputs[0].max == (16, 8)
+
+
+class Difference(nn.Module):
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return 2 * a - b
+
+
+def test_one_tensor_given_as_the_example_of_two_inputs_stands_for_two() -> None:
+    example = torch.zeros(3)
+    options = CompileOptions(cpu_fallback=True)
+    program = export(Difference().eval(), (example, example), options=options)
+    method = load(program.buffer, device="cpu")["forward"]
+    (output,) = method(torch.ones(3), torch.full((3,), 5.0))
+    torch.testing.assert_close(output, torch.full((3,), -3.0))

@@ -9,7 +9,7 @@ namespace executorch_tensorrt {
 
 /// From here on the driver copies to pageable memory quicker than through page-locked staging: it
 /// overlaps its own two copies (benchmarks/RESULTS.md).
-constexpr size_t kDirectCopyBytes = size_t{1} << 20;
+constexpr size_t kDirectCopyBytes = size_t{2} << 20;
 
 Result<TensorRTDelegate::Place> TensorRTDelegate::place_of(size_t binding) const {
   Device& device = *parts_.device;

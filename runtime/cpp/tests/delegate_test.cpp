@@ -197,7 +197,7 @@ TEST_F(DelegateTest, PageLockedTensorsAreCopiedFromAndToWhereTheyLie) {
 }
 
 TEST_F(DelegateTest, ALargeOutputInPageableMemoryIsCopiedToDirectly) {
-  constexpr int kRows = 1 << 16;  // of 16 bytes
+  constexpr int kRows = 1 << 17;  // of 16 bytes
   Options options;
   options.max_rows = kRows;
   const auto made = make_delegate(device_, options);
