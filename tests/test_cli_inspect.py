@@ -193,3 +193,40 @@ def test_a_small_file_whose_parts_point_at_each_other_is_refused_quickly() -> No
     )
     with pytest.raises(PteError, match="damaged"):
         read_program(body + table + entries)
+
+
+class Counter(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.full((1, 8), 2.0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen.add_(x)
+        return self.seen * 2
+
+
+def test_it_shows_states(tmp_path: Path) -> None:
+    path = tmp_path / "counter.pte"
+    ett.export(Counter().eval(), (torch.zeros(1, 8),)).save(str(path))
+    shown = succeeds("inspect", path)
+    for text in ("seen", "float32", "1 x 8", "as a copy", "a value of 32 B"):
+        assert text in shown
+    [delegate] = describe(read_program(path.read_bytes()))["methods"][0]["delegates"]
+    assert delegate["states"] == [
+        {
+            "name": "seen",
+            "dtype": "float32",
+            "shape": [1, 8],
+            "in_place": False,
+            "initial_bytes": 32,
+        }
+    ]
+
+
+def test_an_engine_beside_the_program_is_not_taken_for_damaged(tmp_path: Path) -> None:
+    options = ett.CompileOptions(engine_data_file="engines")
+    program = ett.export(seeded(Mlp), (torch.randn(2, 8),), options=options)
+    (tmp_path / "mlp.pte").write_bytes(program.buffer)
+    shown = succeeds("inspect", tmp_path / "mlp.pte")
+    assert "in a .ptd file beside the program" in shown
+    assert "damaged" not in shown

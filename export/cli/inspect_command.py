@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from executorch_tensorrt.backend.blob_types import StateMode
 from executorch_tensorrt.backend.delegate_blob import DelegateBlob, Flavour, ShapeRange
 from executorch_tensorrt.profiles import DimRange
 
@@ -99,7 +100,7 @@ def _show_delegate(index: int, delegate: Delegate) -> None:
     if blob is None:
         return
     line(
-        f"  engine: {_flavour(blob)} {_version(blob)}, {size(len(blob.engine))}, {_gpus(blob)}, "
+        f"  engine: {_flavour(blob)} {_version(blob)}, {_engine_size(blob)}, {_gpus(blob)}, "
         f"id {blob.engine_id.hex()[:12]}"
     )
     if blob.fallback is not None:
@@ -114,12 +115,33 @@ def _show_delegate(index: int, delegate: Delegate) -> None:
             for profile in blob.profiles
         ],
     )
+    if blob.states:
+        table(
+            ("state", "dtype", "shape", "written", "begins as"),
+            [
+                (
+                    state.name,
+                    state.dtype,
+                    " x ".join(map(str, state.shape)) or "scalar",
+                    _WRITTEN[state.mode],
+                    "zeros" if state.initial is None else f"a value of {size(len(state.initial))}",
+                )
+                for state in blob.states
+            ],
+        )
     options = {key: value for key, value in blob.build_options.items() if value not in _PLAIN}
     if options:
         line(f"  built with: {', '.join(f'{key}={value}' for key, value in options.items())}")
 
 
 _PLAIN = ("", "None", "False", "()")
+_WRITTEN = {StateMode.ALIAS: "in place", StateMode.PING_PONG: "as a copy"}
+
+
+def _engine_size(blob: DelegateBlob) -> str:
+    if blob.external_engine_bytes:
+        return f"{size(blob.external_engine_bytes)} in a .ptd file beside the program"
+    return size(len(blob.engine))
 
 
 def _flavour(blob: DelegateBlob) -> str:
@@ -206,7 +228,8 @@ def _describe_delegate(delegate: Delegate) -> dict[str, Any]:
     return described | {
         "engine": {
             "id": blob.engine_id.hex(),
-            "bytes": len(blob.engine),
+            "bytes": len(blob.engine) or blob.external_engine_bytes,
+            "external": blob.external_engine_bytes > 0,
             "flavour": _flavour(blob),
             "version": _version(blob),
             "compute_capability": list(blob.compute_capability),
@@ -223,6 +246,16 @@ def _describe_delegate(delegate: Delegate) -> dict[str, Any]:
                 "max_bytes": binding.max_bytes,
             }
             for binding in blob.bindings
+        ],
+        "states": [
+            {
+                "name": state.name,
+                "dtype": str(state.dtype),
+                "shape": list(state.shape),
+                "in_place": state.mode is StateMode.ALIAS,
+                "initial_bytes": 0 if state.initial is None else len(state.initial),
+            }
+            for state in blob.states
         ],
         "profiles": [
             {

@@ -301,7 +301,7 @@ def _read_blob(data: memoryview) -> tuple[DelegateBlob | None, str]:
         blob = DelegateBlob.from_bytes(data)
     except BlobError as error:
         return None, str(error)
-    if hashlib.sha256(blob.engine).digest() != blob.engine_id:
+    if blob.engine and hashlib.sha256(blob.engine).digest() != blob.engine_id:
         return blob, "its engine is damaged: its SHA-256 is not the engine id"
     if blob.fallback is not None:
         try:
