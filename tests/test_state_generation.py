@@ -82,7 +82,7 @@ def test_a_position_past_the_end_is_refused_and_generation_goes_on() -> None:
     with torch.no_grad():
         model(token, torch.tensor([0]))
     method(token, torch.tensor([0]))
-    for position in (ROWS, -1, 2**40):
+    for position in (ROWS, -ROWS - 1, 2**40):
         with pytest.raises(InvalidArgument, match=f"(?s)positions.*{position}"):
             method(token, torch.tensor([position]))
     with torch.no_grad():
