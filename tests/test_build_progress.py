@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,15 @@ def test_a_terminal_shows_bars(tmp_path: Path) -> None:
     assert "━" in shown.decode()
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C has its effect, here and in child processes, also where the tests' own is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupt_stops_the_build_and_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     class Interrupting(Recorder):
         def start(self, phase: str, depth: int, steps: int) -> None:
@@ -149,6 +159,7 @@ def test_builds_on_other_threads_can_be_cancelled(monkeypatch: pytest.MonkeyPatc
         pool.submit(export_mlp).result()
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_ends_the_command_with_130_and_leaves_nothing(tmp_path: Path) -> None:
     model = tmp_path / "model.py"
     source = Path(QUICKSTART.rpartition(":")[0]).read_text()
