@@ -33,13 +33,20 @@ SipHash128 hash_of(const Section& engine) {
   return siphash128(secret, engine.data, engine.size);
 }
 
+/// Whether the table alone has it, so that nobody gets it while the table is locked, and its engine
+/// is gone. The lock is free then; it makes what the last one to load wrote there visible here.
+bool is_idle(const std::shared_ptr<Entry>& entry) {
+  if (entry.use_count() != 1) return false;
+  const std::lock_guard<std::mutex> lock(entry->loading);
+  return entry->engine.expired();
+}
+
 std::shared_ptr<Entry> entry_of(Key key) {
   static std::mutex mutex;
   static auto* entries = new std::map<Key, std::shared_ptr<Entry>>;  // outlives static delegates
   const std::lock_guard<std::mutex> lock(mutex);
   for (auto it = entries->begin(); it != entries->end();) {
-    const bool idle = it->second.use_count() == 1 && it->second->engine.expired();
-    it = idle ? entries->erase(it) : std::next(it);
+    it = is_idle(it->second) ? entries->erase(it) : std::next(it);
   }
   auto& entry = (*entries)[std::move(key)];
   if (entry == nullptr) entry = std::make_shared<Entry>();
