@@ -79,6 +79,9 @@ class NativeMethod:
     def delegates(self) -> list[Any]:
         return [SimpleNamespace(device=self.device, profiles=[("only", {})])]
 
+    def state(self) -> None:
+        """It has none."""
+
     def execute(
         self, inputs: list[Any], profile: object, stream: int | None, given: list[Any]
     ) -> list[Any]:
