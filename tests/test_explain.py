@@ -42,7 +42,7 @@ def no_builds(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise AssertionError("explain built an engine")
 
-    monkeypatch.setattr(engine_builder, "_build", refuse)
+    monkeypatch.setattr(engine_builder.EngineBuild, "run", refuse)
 
 
 @pytest.mark.usefixtures("no_builds")
