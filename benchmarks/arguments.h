@@ -4,7 +4,9 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <string>
+#include <vector>
 
 namespace executorch_tensorrt::benchmark {
 
@@ -25,6 +27,22 @@ inline int parse_count(const std::string& option, const std::string& text, int l
            usage);
   }
   return value;
+}
+
+/// A list of JSON objects, one a line; exits with a message where it cannot be written.
+inline void write_json(const std::string& path, const std::vector<std::string>& objects) {
+  std::ofstream file(path);
+  file << "[";
+  const char* before = "\n";
+  for (const std::string& object : objects) {
+    file << before << "  " << object;
+    before = ",\n";
+  }
+  file << "\n]\n";
+  if (!file.flush()) {
+    std::fprintf(stderr, "cannot write %s\n", path.c_str());
+    std::exit(1);
+  }
 }
 
 }  // namespace executorch_tensorrt::benchmark

@@ -6,8 +6,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <iterator>
 #include <utility>
+
+#include "arguments.h"
 
 namespace executorch_tensorrt::benchmark {
 
@@ -139,6 +142,9 @@ void Floor::launch() { require(device_.launch_graph(graph_, stream_), "launching
 
 void Floor::wait() { require(device_.synchronize_stream(stream_), "waiting"); }
 
+namespace {
+
+/// The bytes of the first delegate blob.
 Section find_blob(const std::vector<uint8_t>& program) {
   constexpr uint8_t kMagic[] = {'E', 'T', 'R', 'T', 1, 0};
   auto read = [](const uint8_t* at) {
@@ -160,6 +166,17 @@ Section find_blob(const std::vector<uint8_t>& program) {
   }
   std::fprintf(stderr, "the program has no TensorRT delegate\n");
   std::exit(1);
+}
+
+}  // namespace
+
+ProgramFile read_program(const std::string& path, const char* usage) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) refuse("cannot read " + path, usage);
+  ProgramFile program{{std::istreambuf_iterator<char>(file), {}}, {}};
+  const Section bytes = find_blob(program.bytes);
+  program.blob = take(DelegateBlob::parse(bytes.data, bytes.size), "reading the delegate blob");
+  return program;
 }
 
 }  // namespace executorch_tensorrt::benchmark

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "delegate_blob.h"
@@ -50,8 +51,14 @@ class Floor {
   std::vector<size_t> bytes_;
 };
 
-/// The bytes of the first delegate blob in a .pte; exits with a message where there is none.
-Section find_blob(const std::vector<uint8_t>& program);
+/// A .pte and its first delegate, whose sections lie in its bytes.
+struct ProgramFile {
+  std::vector<uint8_t> bytes;
+  DelegateBlob blob;
+};
+
+/// Exits with a message, and `usage`, where there is no such file, or no delegate in it.
+ProgramFile read_program(const std::string& path, const char* usage);
 
 /// Exits with the last error's text unless the call went well.
 void require(executorch::runtime::Error error, const char* what);

@@ -7,10 +7,9 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <map>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -172,44 +171,31 @@ void print(const std::vector<Row>& rows) {
   }
 }
 
-void write_json(const std::string& path, const std::vector<Row>& rows) {
-  std::ofstream file(path);
-  file << "[\n";
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const Row& row = rows[i];
-    file << "  {\"io\": \"" << row.io << "\", \"mode\": \"" << row.mode << "\", \"pattern\": \""
-         << row.pattern << "\", \"profile\": \"" << row.profile
-         << "\", \"median_us\": " << row.median << ", \"p99_us\": " << row.p99
-         << ", \"over_floor\": " << row.over_floor << ", \"calls\": " << row.count << "}"
-         << (i + 1 < rows.size() ? "," : "") << "\n";
-  }
-  file << "]\n";
-  if (!file.flush()) {
-    std::fprintf(stderr, "cannot write %s\n", path.c_str());
-    std::exit(1);
-  }
+std::string as_json(const Row& row) {
+  std::ostringstream json;
+  json << "{\"io\": \"" << row.io << "\", \"mode\": \"" << row.mode << "\", \"pattern\": \""
+       << row.pattern << "\", \"profile\": \"" << row.profile << "\", \"median_us\": " << row.median
+       << ", \"p99_us\": " << row.p99 << ", \"over_floor\": " << row.over_floor
+       << ", \"calls\": " << row.count << "}";
+  return json.str();
 }
 
 int run(const Arguments& arguments) {
   require(registration_status(), "registering the backend");
-  std::ifstream file(arguments.program, std::ios::binary);
-  if (!file) refuse("cannot read " + arguments.program, kUsage);
-  const std::vector<uint8_t> program((std::istreambuf_iterator<char>(file)), {});
-  const Section bytes = find_blob(program);
-  const auto blob = DelegateBlob::parse(bytes.data, bytes.size);
-  require(blob.error(), "reading the delegate blob");
-  if (blob->profiles.size() < 2) refuse("the program has one profile; two are compared", kUsage);
+  const ProgramFile program = read_program(arguments.program, kUsage);
+  const DelegateBlob& blob = program.blob;
+  if (blob.profiles.size() < 2) refuse("the program has one profile; two are compared", kUsage);
   const auto device = cuda_device(0);
   require(device.error(), "finding the GPU");
-  const auto engine = create_tensorrt_engine(*blob, **device, {});
+  const auto engine = create_tensorrt_engine(blob, **device, {});
   require(engine.error(), "loading the engine");
 
   std::vector<Row> rows;
   for (const Memory memory : {Memory::kDevice, Memory::kPageLocked, Memory::kPageable}) {
-    Bare bare(*blob, **engine, memory, **device);
-    Loaded graphs(arguments.program, *blob, "graphs", memory, **device);
-    Loaded enqueue(arguments.program, *blob, "enqueue", memory, **device);
-    Loaded single(arguments.program, *blob, "single", memory, **device);
+    Bare bare(blob, **engine, memory, **device);
+    Loaded graphs(arguments.program, blob, "graphs", memory, **device);
+    Loaded enqueue(arguments.program, blob, "enqueue", memory, **device);
+    Loaded single(arguments.program, blob, "single", memory, **device);
     std::vector<Mode> modes = {
         {"floor", [&](size_t p) { (p == 0 ? bare.decode : bare.prefill).run(); }, {}},
         {"graphs", [&](size_t p) { graphs.execute(p); }, {}},
@@ -219,7 +205,7 @@ int run(const Arguments& arguments) {
     if (memory == Memory::kDevice) {
       const auto submission = measure_submission(arguments, bare, graphs, **device);
       for (size_t i = 0; i < 2; ++i) {
-        rows.push_back({"device", modes[i].name, "submission", blob->profiles[0].name,
+        rows.push_back({"device", modes[i].name, "submission", blob.profiles[0].name,
                         submission[i].median(), submission[i].p99(),
                         ratio(submission[i].median(), submission[0].median()),
                         submission[i].count()});
@@ -231,14 +217,18 @@ int run(const Arguments& arguments) {
           const Samples& latencies = mode.latencies.at({pattern, profile});
           const double floor = modes[0].latencies.at({pattern, profile}).median();
           rows.push_back({kMemoryNames[static_cast<int>(memory)], mode.name, pattern,
-                          blob->profiles[profile].name, latencies.median(), latencies.p99(),
+                          blob.profiles[profile].name, latencies.median(), latencies.p99(),
                           ratio(latencies.median(), floor), latencies.count()});
         }
       }
     }
   }
   print(rows);
-  if (!arguments.json.empty()) write_json(arguments.json, rows);
+  if (!arguments.json.empty()) {
+    std::vector<std::string> objects;
+    for (const Row& row : rows) objects.push_back(as_json(row));
+    write_json(arguments.json, objects);
+  }
   return 0;
 }
 

@@ -48,10 +48,10 @@ struct Arguments {
   int fault_every_ms = 0;  // 0: none
 };
 
-[[noreturn]] void usage(const std::string& problem) {
-  refuse(problem,
-         "soak PROGRAM.pte [--minutes N] [--fault-every-ms N] [--device cuda|cpu] [--json FILE]");
-}
+constexpr char kUsage[] =
+    "soak PROGRAM.pte [--minutes N] [--fault-every-ms N] [--device cuda|cpu] [--json FILE]";
+
+[[noreturn]] void usage(const std::string& problem) { refuse(problem, kUsage); }
 
 double parse_number(const std::string& option, const std::string& text) {
   char* end = nullptr;
@@ -205,19 +205,15 @@ void inject(const Arguments& arguments, const std::atomic<bool>& stop) {
 int run(const Arguments& arguments) {
   executorch::runtime::runtime_init();
   require(registration_status(), "registering the backend");
-  std::ifstream file(arguments.program, std::ios::binary);
-  if (!file) usage("cannot read " + arguments.program);
-  const std::vector<uint8_t> program((std::istreambuf_iterator<char>(file)), {});
-  const Section bytes = find_blob(program);
-  const auto blob = DelegateBlob::parse(bytes.data, bytes.size);
-  require(blob.error(), "reading the delegate blob");
+  const ProgramFile program = read_program(arguments.program, kUsage);
+  const DelegateBlob& blob = program.blob;
   std::shared_ptr<Device> device = host_device();
   if (arguments.device == "cuda") {
     auto found = cuda_device(0);
     require(found.error(), "finding the GPU");
     device = std::move(*found);
   }
-  const SoakTarget target{arguments.program, arguments.device, &*blob, device.get()};
+  const SoakTarget target{arguments.program, arguments.device, &blob, device.get()};
   const std::vector<SoakCase> cases = soak_cases(target);
 
   std::atomic<bool> stop{false};

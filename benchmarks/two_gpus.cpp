@@ -5,9 +5,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -125,31 +124,18 @@ void print(const std::vector<Row>& rows) {
   }
 }
 
-void write_json(const std::string& path, const std::vector<Row>& rows) {
-  std::ofstream file(path);
-  file << "[\n";
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const Row& row = rows[i];
-    file << "  {\"io\": \"" << row.io << "\", \"profile\": \"" << row.profile << "\", \"mode\": \""
-         << row.mode << "\", \"executions_per_second\": " << row.per_second
-         << ", \"over_one_alone\": " << row.over_one << "}" << (i + 1 < rows.size() ? "," : "")
-         << "\n";
-  }
-  file << "]\n";
-  if (!file.flush()) {
-    std::fprintf(stderr, "cannot write %s\n", path.c_str());
-    std::exit(1);
-  }
+std::string as_json(const Row& row) {
+  std::ostringstream json;
+  json << "{\"io\": \"" << row.io << "\", \"profile\": \"" << row.profile << "\", \"mode\": \""
+       << row.mode << "\", \"executions_per_second\": " << row.per_second
+       << ", \"over_one_alone\": " << row.over_one << "}";
+  return json.str();
 }
 
 int run(const Arguments& arguments) {
   require(registration_status(), "registering the backend");
-  std::ifstream file(arguments.program, std::ios::binary);
-  if (!file) refuse("cannot read " + arguments.program, kUsage);
-  const std::vector<uint8_t> program((std::istreambuf_iterator<char>(file)), {});
-  const Section bytes = find_blob(program);
-  const auto blob = DelegateBlob::parse(bytes.data, bytes.size);
-  require(blob.error(), "reading the delegate blob");
+  const ProgramFile program = read_program(arguments.program, kUsage);
+  const DelegateBlob& blob = program.blob;
   std::vector<std::shared_ptr<Device>> gpus;
   for (int i = 0; i < 2; ++i) {
     const auto gpu = cuda_device(i);
@@ -160,7 +146,7 @@ int run(const Arguments& arguments) {
   std::vector<Row> rows;
   for (const Memory memory : {Memory::kDevice, Memory::kPageLocked}) {
     const auto load = [&](int gpu) {
-      return std::make_unique<Loaded>(arguments.program, *blob, "graphs", memory, *gpus[gpu]);
+      return std::make_unique<Loaded>(arguments.program, blob, "graphs", memory, *gpus[gpu]);
     };
     const auto first = load(0), second = load(1), beside_first = load(0);
     for (size_t profile = 0; profile < first->profiles.size(); ++profile) {
@@ -170,13 +156,17 @@ int run(const Arguments& arguments) {
                                  {"two threads on cuda:0", {first.get(), beside_first.get()}}};
       measure(arguments, profile, modes);
       for (const Mode& mode : modes) {
-        rows.push_back({kMemoryNames[static_cast<int>(memory)], blob->profiles[profile].name,
+        rows.push_back({kMemoryNames[static_cast<int>(memory)], blob.profiles[profile].name,
                         mode.name, mode.per_second.median(), mode.over_one.median()});
       }
     }
   }
   print(rows);
-  if (!arguments.json.empty()) write_json(arguments.json, rows);
+  if (!arguments.json.empty()) {
+    std::vector<std::string> objects;
+    for (const Row& row : rows) objects.push_back(as_json(row));
+    write_json(arguments.json, objects);
+  }
   return 0;
 }
 
