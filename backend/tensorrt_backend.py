@@ -379,6 +379,8 @@ def _planned_graph(
 def _writes(
     program: ExportedProgram, profiles: Sequence[ProfileSymbols], options: CompileOptions
 ) -> WritePlan:
+    if not owned_states(program):
+        return WritePlan()
     _, nodes, plan = _planned_graph(program, profiles, options)
     return dataclasses.replace(plan, guarded=of_originals(plan.guarded, nodes))
 

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from .converters import get_trt_tensor, trt, trt_dtype
+from .converters import get_trt_tensor, trt
+from .network_layers import cast, combine, constant, sizes
 
 Size = Any
 """A size: an int, or a tensor of shape [1] where it is known only when the engine runs."""
@@ -58,11 +59,15 @@ def slice_scatter(
     source = get_trt_tensor(ctx, args[1], f"{name}_source")
     rows = _size(net, source, dim)
     if isinstance(rows, int):
-        index = _constant(net, torch.arange(start, start + rows * step, step, dtype=torch.int32))
+        index = _integers(net, torch.arange(start, start + rows * step, step, dtype=torch.int32))
     else:
         index = _count_up(net, rows)
-        index = _combine(net, index, _constant(net, torch.tensor([step])), "PROD")
-        index = _combine(net, index, _constant(net, torch.tensor([start])), "SUM")
+        index = combine(
+            net, index, _integers(net, torch.tensor([step])), trt.ElementWiseOperation.PROD
+        )
+        index = combine(
+            net, index, _integers(net, torch.tensor([start])), trt.ElementWiseOperation.SUM
+        )
     return _write_rows(net, data, dim, index, source, node.meta["val"].dtype)
 
 
@@ -130,7 +135,7 @@ def _write_rows(net: Any, data: Any, dim: int, index: Any, values: Any, dtype: t
     data, values = _scattered(net, data, dtype), _scattered(net, values, dtype)
     layer = net.add_scatter(data, index, values, trt.ScatterMode.ELEMENT)
     layer.axis = dim
-    return _cast(net, layer.get_output(0), trt_dtype(dtype))
+    return cast(net, layer.get_output(0), dtype)
 
 
 def _write_points(
@@ -143,7 +148,7 @@ def _write_points(
     points = [_broadcast(net, positions[dim], shape) for dim in dims]
     columns = []
     for point in points:
-        layer = net.add_unsqueeze(point, _constant(net, torch.tensor([len(shape)])))
+        layer = net.add_unsqueeze(point, _integers(net, torch.tensor([len(shape)])))
         columns.append(layer.get_output(0))
     concatenated = net.add_concatenation(columns)
     concatenated.axis = len(shape)
@@ -153,8 +158,8 @@ def _write_points(
     adjacent = dims == list(range(dims[0], dims[-1] + 1))
     before = [axis for axis in rest if axis < dims[0]] if adjacent else []
     after = rest[len(before) :]
-    sizes = [_size(net, data, axis) for axis in range(rank)]
-    full = [*(sizes[axis] for axis in before), *shape, *(sizes[axis] for axis in after)]
+    own = [_size(net, data, axis) for axis in range(rank)]
+    full = [*(own[axis] for axis in before), *shape, *(own[axis] for axis in after)]
     values = _broadcast(net, values, full)
     first, count = len(before), len(shape)
     order = [*range(first, first + count), *range(first), *range(first + count, len(full))]
@@ -162,7 +167,7 @@ def _write_points(
     data = _permute(net, _scattered(net, data, dtype), [*dims, *rest])
     layer = net.add_scatter(data, index, _scattered(net, values, dtype), trt.ScatterMode.ND)
     back = [[*dims, *rest].index(axis) for axis in range(rank)]
-    return _cast(net, _permute(net, layer.get_output(0), back), trt_dtype(dtype))
+    return cast(net, _permute(net, layer.get_output(0), back), dtype)
 
 
 # --- Layers --------------------------------------------------------------------------------------
@@ -171,19 +176,19 @@ def _write_points(
 def _index(ctx: Any, index: Any, size: Size | None, name: str) -> Any:
     """Positions as int32; where `size` is given, negative ones counted from the end."""
     net = ctx.net
-    index = _cast(net, get_trt_tensor(ctx, index, name, min_rank=0), trt.int32)
+    index = cast(net, get_trt_tensor(ctx, index, name, min_rank=0), torch.int32)
     if len(index.shape) == 0:
         index = _reshape(net, index, [1])
     if size is None:
         return index
     ones = [1] * len(index.shape)
-    zero = _constant(net, torch.zeros(ones, dtype=torch.int32))
+    zero = _integers(net, torch.zeros(ones, dtype=torch.int32))
     if isinstance(size, int):
-        size = _constant(net, torch.full(ones, size, dtype=torch.int32))
+        size = _integers(net, torch.full(ones, size, dtype=torch.int32))
     else:
         size = _reshape(net, size, ones)
-    negative = _combine(net, index, zero, "LESS")
-    from_end = _combine(net, index, size, "SUM")
+    negative = combine(net, index, zero, trt.ElementWiseOperation.LESS)
+    from_end = combine(net, index, size, trt.ElementWiseOperation.SUM)
     return net.add_select(negative, from_end, index).get_output(0)
 
 
@@ -192,8 +197,8 @@ def _size(net: Any, tensor: Any, axis: int) -> Size:
     if size >= 0:
         return int(size)
     shape = net.add_shape(tensor).get_output(0)
-    chosen = net.add_gather(shape, _constant(net, torch.tensor([axis])), 0).get_output(0)
-    return _cast(net, chosen, trt.int32)
+    chosen = net.add_gather(shape, _integers(net, torch.tensor([axis])), 0).get_output(0)
+    return cast(net, chosen, torch.int32)
 
 
 def _common_shape(net: Any, tensors: Sequence[Any]) -> list[Size]:
@@ -211,9 +216,9 @@ def _broadcast(net: Any, tensor: Any, shape: Sequence[Size]) -> Any:
     """A tensor repeated to a shape, as PyTorch broadcasts."""
     rank, missing = len(shape), len(shape) - len(tensor.shape)
     if missing < 0:  # PyTorch drops a value's leading dims of size 1
-        tensor = net.add_squeeze(tensor, _constant(net, torch.arange(-missing))).get_output(0)
+        tensor = net.add_squeeze(tensor, _integers(net, torch.arange(-missing))).get_output(0)
     if missing > 0:
-        layer = net.add_unsqueeze(tensor, _constant(net, torch.arange(missing)))
+        layer = net.add_unsqueeze(tensor, _integers(net, torch.arange(missing)))
         tensor = layer.get_output(0)
     if all(isinstance(size, int) and tensor.shape[axis] == size for axis, size in enumerate(shape)):
         return tensor
@@ -227,12 +232,9 @@ def _broadcast(net: Any, tensor: Any, shape: Sequence[Size]) -> Any:
     zeros = (0,) * rank
     if all(isinstance(size, int) for size in shape):
         return net.add_slice(tensor, zeros, tuple(shape), tuple(stride)).get_output(0)
-    parts = [
-        _constant(net, torch.tensor([size], dtype=torch.int32)) if isinstance(size, int) else size
-        for size in shape
-    ]
+    wanted = sizes(net, shape)
     layer = net.add_slice(tensor, zeros, (1,) * rank, tuple(stride))
-    layer.set_input(2, net.add_concatenation(parts).get_output(0))
+    layer.set_input(2, wanted)
     return layer.get_output(0)
 
 
@@ -240,14 +242,18 @@ def _count_up(net: Any, count: Any) -> Any:
     """0, 1, 2, ... as int32, as many as a tensor of shape [1] says."""
     layer = net.add_fill((1,), trt.FillOperation.LINSPACE, trt.int32)
     layer.set_input(0, count)
-    layer.set_input(1, _constant(net, torch.tensor(0, dtype=torch.int32)))
-    layer.set_input(2, _constant(net, torch.tensor([1], dtype=torch.int32)))
+    layer.set_input(1, _integers(net, torch.tensor(0, dtype=torch.int32)))
+    layer.set_input(2, _integers(net, torch.tensor([1], dtype=torch.int32)))
     return layer.get_output(0)
 
 
 def _scattered(net: Any, tensor: Any, dtype: torch.dtype) -> Any:
     """A tensor as the scatter layer takes it, which doesn't take truth values."""
-    return _cast(net, tensor, trt.int32 if dtype is torch.bool else trt_dtype(dtype))
+    return cast(net, tensor, torch.int32 if dtype is torch.bool else dtype)
+
+
+def _integers(net: Any, value: torch.Tensor) -> Any:
+    return constant(net, value.to(torch.int32))
 
 
 def _reshape(net: Any, tensor: Any, shape: Sequence[int]) -> Any:
@@ -262,17 +268,3 @@ def _permute(net: Any, tensor: Any, order: Sequence[int]) -> Any:
     layer = net.add_shuffle(tensor)
     layer.first_transpose = tuple(order)
     return layer.get_output(0)
-
-
-def _constant(net: Any, value: torch.Tensor) -> Any:
-    value = value.to(torch.int32)
-    return net.add_constant(tuple(value.shape), value.numpy()).get_output(0)
-
-
-def _cast(net: Any, tensor: Any, dtype: Any) -> Any:
-    return tensor if tensor.dtype == dtype else net.add_cast(tensor, dtype).get_output(0)
-
-
-def _combine(net: Any, left: Any, right: Any, operation: str) -> Any:
-    kind = getattr(trt.ElementWiseOperation, operation)
-    return net.add_elementwise(left, right, kind).get_output(0)
