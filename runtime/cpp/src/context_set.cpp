@@ -1,6 +1,9 @@
 #include "context_set.h"
 
+#include <executorch/runtime/platform/log.h>
+
 #include <algorithm>
+#include <chrono>
 #include <new>
 #include <string>
 #include <thread>
@@ -21,12 +24,6 @@ Error switch_profile(ContextSlot& slot, uint32_t engine_profile, Stream stream) 
   slot.engine_profile = engine_profile;
   return Error::Ok;
 }
-
-struct CreatedContext {
-  std::unique_ptr<ExecutionContext> context;
-  Error error = Error::Ok;
-  std::string text;  // of the error, which was reported on another thread
-};
 
 CreatedContext create_context(Engine& engine) noexcept try {
   auto context = engine.create_execution_context();
@@ -103,6 +100,39 @@ Result<ContextSlot*> ContextSet::on_profile(uint32_t engine_profile, Stream stre
     return error;
   }
   return &slot;
+}
+
+bool ContextSet::count_shape_change(ContextSlot& slot) {
+  const size_t max = engine_->max_shape_changes();
+  if (max == 0 || slot.in_callers_graph) return false;
+  ++slot.shape_changes;
+  if (slot.shape_changes < max / 2) return false;
+  if (!slot.successor.valid()) {
+    slot.successor = std::async([engine = engine_] { return create_context(*engine); });
+  }
+  return slot.shape_changes >= max ||
+         slot.successor.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+}
+
+void ContextSet::replace(ContextSlot& slot, Stream stream) {
+  slot.shape_changes = 0;
+  CreatedContext created = slot.successor.get();
+  if (created.error == Error::Ok) {
+    created.error = created.context->set_activation_memory(activations_.data(), activation_bytes_);
+    if (created.error == Error::Ok) {
+      created.error = created.context->set_optimization_profile(*slot.engine_profile, stream);
+    }
+    if (created.error == Error::Ok) {
+      slot.context = std::move(created.context);
+      return;
+    }
+    created.text = last_error_message();
+    clear_last_error();
+  }
+  ET_LOG(Error,
+         "TensorRT: an execution context that has seen many shapes stays, and its memory with it, "
+         "as none could be made in its place: %s",
+         created.text.c_str());
 }
 
 }  // namespace executorch_tensorrt

@@ -1,8 +1,11 @@
 // A delegate's execution contexts: one a profile of the engine, or one for all.
 #pragma once
 
+#include <cstddef>
+#include <future>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "device_buffer.h"
@@ -11,6 +14,13 @@
 #include "runtime_options.h"
 
 namespace executorch_tensorrt {
+
+/// What came of creating a context on another thread.
+struct CreatedContext {
+  std::unique_ptr<ExecutionContext> context;
+  Error error = Error::Ok;
+  std::string text;  // of the error
+};
 
 /// A context, the shapes that were last worked out on it, and the graphs captured with them.
 struct ContextSlot {
@@ -27,6 +37,9 @@ struct ContextSlot {
   bool shapes_known = false;
   std::vector<Dims> input_shapes;   // one an input binding
   std::vector<Dims> output_shapes;  // one an output binding
+  size_t shape_changes = 0;         // of this context
+  bool in_callers_graph = false;    // which may be launched at any time
+  std::future<CreatedContext> successor;
 
   /// Also for after a failed call, when nothing that was remembered of the context can be relied
   /// on. Nothing may be in flight where there are graphs.
@@ -58,6 +71,13 @@ class ContextSet {
   /// The context for a profile of the engine. Where it is on another one, the switch is put on
   /// `stream` first, and the slot remembers the new profile only once it is there.
   Result<ContextSlot*> on_profile(uint32_t engine_profile, Stream stream);
+
+  /// Counts a change of the slot's input shapes. True once the context has seen too many, and there
+  /// is another to replace() it. That one is created while the old one goes on.
+  bool count_shape_change(ContextSlot& slot);
+  /// Puts the successor in the place of the slot's context, on the profile it is on. Nothing of the
+  /// old one may be in flight. Where no successor came about the old one stays.
+  void replace(ContextSlot& slot, Stream stream);
 
  private:
   ContextSet(std::shared_ptr<Engine> engine, std::shared_ptr<Device> device)

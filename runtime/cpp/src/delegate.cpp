@@ -5,9 +5,13 @@
 #include <executorch/runtime/platform/platform.h>
 #include <executorch_tensorrt/stream_guard.h>
 
+#include <algorithm>
+#include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <utility>
 
+#include "enqueue_mutex.h"
 #include "last_error.h"
 #include "thread_state.h"
 #include "warm_up.h"
@@ -226,7 +230,7 @@ Error TensorRTDelegate::enqueue(size_t profile, Call& call) {
     if (!call.capturing) call.state->touch();
   }
   const Error error =
-      graphs_enabled_ && !call.capturing ? replay_or_submit(call) : submit(*call.slot, call.stream);
+      graphs_enabled_ && !call.capturing ? replay_or_submit(call) : submit_call(call);
   return error == Error::Ok ? collect_outputs(call) : error;
 }
 
@@ -238,7 +242,7 @@ Error TensorRTDelegate::replay_or_submit(Call& call) {
     return parts_.device->launch_graph(entry->graph, call.stream);
   }
   parts_.record->count_graph_miss();
-  if (const Error error = submit(*call.slot, call.stream); error != Error::Ok) return error;
+  if (const Error error = submit_call(call); error != Error::Ok) return error;
   if (entry != nullptr) {
     capture(*entry, call);
     return Error::Ok;
@@ -251,7 +255,22 @@ Error TensorRTDelegate::replay_or_submit(Call& call) {
   return Error::Ok;
 }
 
+Error TensorRTDelegate::submit_call(Call& call) {
+  if (call.capturing) {
+    const std::lock_guard<std::shared_mutex> alone(enqueue_mutex());
+    call.slot->in_callers_graph = true;
+    return submit(*call.slot, call.stream);
+  }
+  std::shared_lock<std::shared_mutex> lock(enqueue_mutex(), std::defer_lock);
+  if (!parts_.device->reads_host_memory()) lock.lock();
+  return submit(*call.slot, call.stream);
+}
+
 void TensorRTDelegate::capture(GraphCache::Entry& entry, Call& call) {
+  // While another thread enqueues, which may take as long as compiling a kernel does, the next call
+  // is soon enough.
+  const std::unique_lock<std::shared_mutex> alone(enqueue_mutex(), std::try_to_lock);
+  if (!alone.owns_lock()) return;
   // On the delegate's own stream, as a caller's may be one that cannot be captured. The context has
   // just executed in these shapes, which TensorRT asks for before it is captured.
   const UnloggedErrors quiet;
@@ -286,17 +305,18 @@ Error TensorRTDelegate::refuse_capture_of_new_shapes() const {
 Error TensorRTDelegate::set_input_shapes(Call& call) {
   ContextSlot& slot = *call.slot;
   const auto shapes = arguments_.input_shapes();
+  const bool same = std::equal(shapes.begin(), shapes.end(), slot.input_shapes.begin());
   // The values of shape tensors bear on the outputs' shapes too, and are not compared.
-  bool known = slot.shapes_known && !has_shape_tensors_;
-  for (size_t i = 0; known && i < shapes.size(); ++i) known = slot.input_shapes[i] == shapes[i];
-  if (known) return Error::Ok;
+  if (same && slot.shapes_known && !has_shape_tensors_) return Error::Ok;
   if (call.capturing) return refuse_capture_of_new_shapes();
 
-  if (slot.graphs.has_graphs()) {
-    // Graphs of the old shapes go, and must not be in flight.
+  const bool replaced = !same && contexts_->count_shape_change(slot);
+  if (slot.graphs.has_graphs() || replaced) {
+    // Graphs of the old shapes or the context go, and must not be in flight.
     if (const Error error = in_flight_->wait(); error != Error::Ok) return error;
   }
   slot.forget_shapes();
+  if (replaced) contexts_->replace(slot, call.stream);
   for (size_t i = 0; i < shapes.size(); ++i) {
     const Error error = slot.context->set_input_shape(i, shapes[i]);
     if (error != Error::Ok) return error;

@@ -108,6 +108,7 @@ class TensorRTDelegate {
   Error enqueue(size_t profile, Call& call);
   Error replay_or_submit(Call& call);
   void capture(GraphCache::Entry& entry, Call& call);
+  Error submit_call(Call& call);
   Error submit(ContextSlot& slot, Stream stream);
   Error bind_input(size_t binding, Call& call);
   Error bind_shape_tensor(size_t binding, Call& call);

@@ -57,6 +57,9 @@ class Engine {
   virtual bool knows_shapes_before_enqueue() const = 0;
   /// Whether an enqueue can be captured into a CUDA graph, as far as the engine tells beforehand.
   virtual bool can_be_captured() const = 0;
+  /// After how many changes of its input shapes a context should make place for a new one, as it
+  /// keeps memory of each. 0: it need not.
+  virtual size_t max_shape_changes() const { return 0; }
   /// DelegateInvalidCompatibility if this is not the engine that the blob describes, although it
   /// has its id: its binding positions and profiles must be those of the engine.
   virtual Error check_describes(const DelegateBlob&) const { return Error::Ok; }

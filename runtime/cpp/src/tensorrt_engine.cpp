@@ -22,6 +22,10 @@ namespace executorch_tensorrt {
 
 namespace {
 
+/// A context of TensorRT-RTX 1.6 keeps host memory for every enqueue in new shapes, old ones coming
+/// back too, until it goes: 55 KB where an engine has 4 transformer layers.
+constexpr size_t kMaxShapeChangesRTX = 4096;
+
 class TensorRTEngine final : public Engine, public std::enable_shared_from_this<TensorRTEngine> {
  public:
   TensorRTEngine(const DelegateBlob& blob, Device& device)
@@ -44,6 +48,7 @@ class TensorRTEngine final : public Engine, public std::enable_shared_from_this<
   bool knows_shapes_before_enqueue() const override { return true; }
   /// Streamed weights are copied from the host while the engine executes.
   bool can_be_captured() const override { return engine_->getStreamableWeightsSize() == 0; }
+  size_t max_shape_changes() const override { return max_shape_changes_; }
   Result<std::unique_ptr<ExecutionContext>> create_execution_context() override;
 
   Error check_describes(const DelegateBlob& blob) const override;
@@ -58,6 +63,7 @@ class TensorRTEngine final : public Engine, public std::enable_shared_from_this<
   Error set_weight_streaming_budget(const EngineOptions& options);
 
   Device& device_;
+  size_t max_shape_changes_ = 0;
   const std::vector<Binding> bindings_;  // all tensors of the engine, as the blob counts them
   std::unique_ptr<nvinfer1::IRuntime> runtime_;
   std::unique_ptr<nvinfer1::ICudaEngine> engine_;
@@ -107,6 +113,7 @@ Error TensorRTEngine::load(const DelegateBlob& blob, const TensorRTLibrary& libr
   const DeviceScope scope(device_);
   if (scope.error() != Error::Ok) return scope.error();
   if (const Error error = placeholder_.reserve(kTensorAlignment); error != Error::Ok) return error;
+  if (library.flavour == Flavour::kTensorRTRTX) max_shape_changes_ = kMaxShapeChangesRTX;
 
   // The version is what TensorRT takes the caller to be compiled for. can_call() has seen to that,
   // and TensorRT-RTX would not know a TensorRT's.

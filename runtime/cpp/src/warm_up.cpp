@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <set>
+#include <shared_mutex>
 #include <vector>
 
 #include "device_buffer.h"
+#include "enqueue_mutex.h"
 
 namespace executorch_tensorrt {
 
@@ -88,6 +90,8 @@ struct WarmUp {
       if (error != Error::Ok) return error;
     }
     if (const Error error = bind_state(context); error != Error::Ok) return error;
+    std::shared_lock<std::shared_mutex> lock(enqueue_mutex(), std::defer_lock);
+    if (!device.reads_host_memory()) lock.lock();
     return context.enqueue(stream);
   }
 };

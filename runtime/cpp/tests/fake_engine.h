@@ -24,6 +24,7 @@ class FakeEngine final : public Engine {
   }
   bool knows_shapes_before_enqueue() const override { return true; }
   bool can_be_captured() const override { return true; }
+  size_t max_shape_changes() const override { return max_changes; }
   Result<std::unique_ptr<ExecutionContext>> create_execution_context() override;
 
   const std::shared_ptr<FakeDevice> device;
@@ -32,6 +33,8 @@ class FakeEngine final : public Engine {
   std::atomic<int> created_contexts{0};
   std::atomic<int> profile_switches{0};
   std::atomic<int> shape_calls{0};
+  std::atomic<bool> creates_contexts{true};
+  std::atomic<size_t> max_changes{0};
   bool refuses_capture = false;
   bool serves_several_delegates = false;  // whose executions have no order among them
   // Every enqueue takes a number, and must run in that order: contexts share their activations.
@@ -44,7 +47,10 @@ class FakeContext final : public ExecutionContext {
     ++engine_.live_contexts;
     ++engine_.created_contexts;
   }
-  ~FakeContext() override { --engine_.live_contexts; }
+  ~FakeContext() override {
+    EXPECT_EQ(in_flight_.use_count(), 1) << "a context went with work in flight";
+    --engine_.live_contexts;
+  }
 
   Error set_optimization_profile(uint32_t profile, Stream stream) override {
     if (const Error error = next("set_optimization_profile"); error != Error::Ok) return error;
@@ -91,7 +97,7 @@ class FakeContext final : public ExecutionContext {
     }
     const auto make = [this, count, x = input_, y = output_, profile = profile_, shape = shape_] {
       EXPECT_TRUE(shape_ == shape) << "a graph was launched whose context has other shapes";
-      return [this, count, x, y, profile, shape, number = engine_.enqueued++] {
+      return [this, count, x, y, profile, shape, number = engine_.enqueued++, held = in_flight_] {
         EXPECT_EQ(*running_profile_, profile) << "the context was switched under an execution";
         const int before = engine_.ran++;
         EXPECT_TRUE(number == before || engine_.serves_several_delegates)
@@ -114,6 +120,7 @@ class FakeContext final : public ExecutionContext {
   FakeEngine& engine_;
   uint32_t profile_ = 0;
   std::shared_ptr<uint32_t> running_profile_ = std::make_shared<uint32_t>(0);
+  const std::shared_ptr<int> in_flight_ = std::make_shared<int>();  // held by work that is
   Dims shape_;
   FakeDevice::Range activations_{};
   float* input_ = nullptr;
@@ -123,6 +130,7 @@ class FakeContext final : public ExecutionContext {
 inline Result<std::unique_ptr<ExecutionContext>> FakeEngine::create_execution_context() {
   const Error error = device->faults.next("create_execution_context");
   if (error != Error::Ok) return error;
+  if (!creates_contexts) return report(Error::Internal, "no more contexts");
   return std::unique_ptr<ExecutionContext>(std::make_unique<FakeContext>(*this));
 }
 

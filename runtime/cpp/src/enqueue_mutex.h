@@ -1,0 +1,18 @@
+// Keeps enqueues of TensorRT and captures of CUDA graphs apart.
+#pragma once
+
+#include <shared_mutex>
+
+namespace executorch_tensorrt {
+
+/// Held shared by whoever enqueues, exclusively by whoever captures, from the capture's begin to
+/// its end: TensorRT-RTX takes the events between its streams from a pool of the process, and CUDA
+/// crashes in a thread that records an event which another thread's unfinished capture has recorded
+/// (driver 580, with events of one's own too). Work of other devices waits as well, as the pool is
+/// one.
+inline std::shared_mutex& enqueue_mutex() {
+  static auto* mutex = new std::shared_mutex;  // outlives static delegates
+  return *mutex;
+}
+
+}  // namespace executorch_tensorrt
