@@ -316,7 +316,12 @@ Error TensorRTDelegate::set_input_shapes(Call& call) {
     if (const Error error = in_flight_->wait(); error != Error::Ok) return error;
   }
   slot.forget_shapes();
-  if (replaced) contexts_->replace(slot, call.stream);
+  if (replaced) {
+    // This call may have put a switch of the profile on the stream.
+    const Error error = parts_.device->synchronize_stream(call.stream);
+    if (error != Error::Ok) return error;
+    contexts_->replace(slot, call.stream);
+  }
   for (size_t i = 0; i < shapes.size(); ++i) {
     const Error error = slot.context->set_input_shape(i, shapes[i]);
     if (error != Error::Ok) return error;

@@ -57,7 +57,9 @@ class FakeContext final : public ExecutionContext {
     ++engine_.profile_switches;
     profile_ = profile;
     shape_ = {};
-    engine_.device->put(stream, {}, [this, profile] { *running_profile_ = profile; });
+    engine_.device->put(stream, {}, [running = running_profile_, profile, held = in_flight_] {
+      *running = profile;
+    });
     return Error::Ok;
   }
   Error set_activation_memory(void* memory, size_t bytes) override {
