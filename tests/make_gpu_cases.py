@@ -76,17 +76,20 @@ def save(
     dynamic: Any,
     profiles: Sequence[OptimizationProfile],
     *,
-    cpu_fallback: bool = False,
+    methods: Sequence[str] = (),
+    **options: Any,
 ) -> None:
+    """The model as `forward`, or once as each of the methods."""
     program = ett.export(
-        model,
+        dict.fromkeys(methods, model) if methods else model,
         calls[-1][1],
         dynamic_shapes=dynamic,
         profiles=profiles,
-        options=CompileOptions(cpu_fallback=cpu_fallback),
+        options=CompileOptions(**options),
     )
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "program.pte").write_bytes(program.buffer)
+    program.write_tensor_data_to_file(str(folder))
     answers = []
     with torch.no_grad():
         for profile, inputs in calls:
@@ -173,6 +176,19 @@ def activations(folder: Path) -> None:
     )
 
 
+def engine_file(folder: Path) -> None:
+    """Two methods with the same engine, which is in a `.ptd` file."""
+    model = seeded(BigMiddle).half()
+    calls = [("one", (torch.randn(1, 256).half(),)), ("many", (torch.randn(32, 256).half(),))]
+    profiles = [
+        OptimizationProfile("one", {"x": (1, 256)}),
+        OptimizationProfile("many", {"x": ((2, 32, 64), 256)}),
+    ]
+    dynamic = {"x": {0: Dim("rows", min=1, max=64)}}
+    methods = ("first", "second")
+    save(folder, model, calls, dynamic, profiles, methods=methods, engine_data_file="engines")
+
+
 def decoder_state(folder: Path) -> None:
     """A KV cache of 64 rows: what a call answers depends on those before it."""
     model = seeded(CachedDecoder, WRITES["index_copy"], "BHTD", layers=2, rows=64)
@@ -205,6 +221,7 @@ CASES: dict[str, Callable[[Path], None]] = {
     "dtypes": dtypes,
     "graph_break": graph_break,
     "activations": activations,
+    "engine_file": engine_file,
     "decoder_state": decoder_state,
 }
 

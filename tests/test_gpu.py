@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 from gpu_cases import FOLDER, assert_right, case, on_gpu  # noqa: E402
 
 import executorch_tensorrt as ett  # noqa: E402
-from executorch_tensorrt.runtime import InvalidArgument, NotFound  # noqa: E402
+from executorch_tensorrt.runtime import InvalidArgument, InvalidExternalData, NotFound  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
@@ -236,6 +236,28 @@ def test_programs_with_one_engine_share_its_weights() -> None:
     _, inputs, expected = found.calls[0]
     for method in held:
         assert_right(method(*inputs), expected)
+
+
+def test_methods_share_an_engine_that_lies_in_a_ptd_file() -> None:
+    found = case("engine_file")
+    case("transformer_fp16").load()
+    data = found.path.with_name("engines.ptd")
+    with pytest.raises(InvalidExternalData, match="data="):
+        ett.load(found.path, device="cuda:0")
+
+    def used_by(methods: list[str]) -> tuple[int, ett.Program]:
+        free, _ = torch.cuda.mem_get_info()
+        program = ett.load(found.path, device="cuda:0", data=data, methods=methods)
+        return free - torch.cuda.mem_get_info()[0], program
+
+    one, first = used_by(["first"])
+    more, second = used_by(["second"])
+    assert one - more > data.stat().st_size / 2, (one, more)
+    for method in (first["first"], second["second"]):
+        for profile, inputs, expected in found.calls:
+            assert_right(method(*inputs), expected)
+            assert method.last_profile == profile
+            assert method.stats()[0]["device"] == "cuda:0"
 
 
 def test_contexts_share_activation_memory_as_large_as_the_largest_profiles() -> None:
