@@ -26,8 +26,10 @@ docs: $(INSTALLED)
 
 test: test-cpp test-python
 
+# A file's tests run in one of PYTEST_JOBS processes, which take up to 3 GB each.
+PYTEST_JOBS ?= 2
 test-python: $(INSTALLED)
-	$(BIN)/python -m pytest -m "not gpu"
+	$(BIN)/python -m pytest -m "not gpu" -n $(PYTEST_JOBS) --dist loadfile
 
 # The C++ tests, plainly and under AddressSanitizer.
 test-cpp: build/cpp-plain/.tested build/cpp-address/.tested

@@ -8,8 +8,8 @@ namespace executorch_tensorrt {
 /// Held shared by whoever enqueues, exclusively by whoever captures, from the capture's begin to
 /// its end: TensorRT-RTX takes the events between its streams from a pool of the process, and CUDA
 /// crashes in a thread that records an event which another thread's unfinished capture has recorded
-/// (driver 580, with events of one's own too). Work of other devices waits as well, as the pool is
-/// one.
+/// (driver 580, with events of one's own too). One for all devices, as it is not known whether the
+/// pool is.
 inline std::shared_mutex& enqueue_mutex() {
   static auto* mutex = new std::shared_mutex;  // outlives static delegates
   return *mutex;
