@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
-from torch.fx.passes.operator_support import OperatorSupportBase
 
 from executorch_tensorrt.backend.aten_graph import (
     aten_graph,
@@ -130,7 +129,7 @@ def is_computation(node: Node) -> bool:
     return any(isinstance(value, torch.Tensor) for value in node_values(node))
 
 
-class NodeSupport(OperatorSupportBase):
+class NodeSupport:
     """Torch-TensorRT's converter registry and validators, with guards of our own before them.
 
     Args:
@@ -157,8 +156,8 @@ class NodeSupport(OperatorSupportBase):
         self._foldable: dict[Node, bool] = {}
         self._reasons: dict[Node, str | None] = {}
 
-    def is_node_supported(self, submodules: Any, node: Node) -> bool:
-        """Whether TensorRT can take a node; `submodules` is not read."""
+    def takes(self, node: Node) -> bool:
+        """Whether TensorRT can take a node."""
         return node.op == "call_function" and self.reason(node) is None
 
     def reason(self, node: Node) -> str | None:

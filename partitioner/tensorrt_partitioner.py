@@ -12,7 +12,6 @@ from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, Par
 from executorch.exir.backend.utils import tag_constant_data
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
-from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 
 from executorch_tensorrt.backend.aten_graph import is_edge_program, node_values
 from executorch_tensorrt.backend.compile_options import CompileOptions
@@ -28,6 +27,7 @@ from .method_report import method_report
 from .node_support import NodeSupport, describe, is_channels_last, is_computation, is_size_node
 from .owned_state import own_mutated_buffers
 from .profile_ranges import resolve_profiles, warn_uncovered_sizes
+from .proposal import propose_partitions
 
 logger = logging.getLogger("executorch_tensorrt")
 
@@ -220,16 +220,12 @@ class _PartitionSearch:
     def run(self) -> list[list[Node]]:
         """The partitions' nodes, in the program's order."""
         while True:
-            order = {node: index for index, node in enumerate(self._program.graph.nodes)}
-            proposed = CapabilityBasedPartitioner(
-                self._program.graph_module, self._support, allows_single_node_partition=True
-            ).propose_partitions()
-            partitions = [sorted(part.nodes, key=order.__getitem__) for part in proposed]
+            partitions = propose_partitions(self._program.graph, self._support.takes)
             refused: dict[Node, str] = {}
             for nodes in partitions:
                 refused.update(self._misfits(nodes))
             if not refused:
-                return sorted(partitions, key=lambda nodes: order[nodes[0]])
+                return partitions
             self._excluded.update(refused)
 
     def reasons(self) -> dict[Node, str]:
