@@ -29,13 +29,13 @@ def propose_partitions(graph: Graph, is_supported: Callable[[Node], bool]) -> li
             level[node] = max(after, default=0)
     partitions: dict[int, list[Node]] = defaultdict(list)
     for node in graph.nodes:
-        made = _maker(node)
+        made = maker(node)
         if made in supported:
             partitions[level[made]].append(node)
     return list(partitions.values())
 
 
-def _maker(node: Node) -> Node:
+def maker(node: Node) -> Node:
     """Of an element, the node whose tuple it is from; any other node itself."""
     while node.target is operator.getitem:
         node = node.args[0]

@@ -27,7 +27,7 @@ from .method_report import method_report
 from .node_support import NodeSupport, describe, is_channels_last, is_computation, is_size_node
 from .owned_state import own_mutated_buffers
 from .profile_ranges import resolve_profiles, warn_uncovered_sizes
-from .proposal import propose_partitions
+from .proposal import maker, propose_partitions
 
 logger = logging.getLogger("executorch_tensorrt")
 
@@ -226,7 +226,8 @@ class _PartitionSearch:
                 refused.update(self._misfits(nodes))
             if not refused:
                 return partitions
-            self._excluded.update(refused)
+            # An element goes with its tuple; refused alone it would be proposed again and again.
+            self._excluded.update({maker(node): why for node, why in refused.items()})
 
     def reasons(self) -> dict[Node, str]:
         """Why each node that computes something was not taken."""
