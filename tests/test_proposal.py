@@ -8,10 +8,14 @@ from collections.abc import Sequence
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from models import blobs, seeded
+from torch import nn
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
+from torch.nn import functional
 
+from executorch_tensorrt import CompileOptions, export
 from executorch_tensorrt.partitioner.proposal import propose_partitions
 
 
@@ -123,3 +127,28 @@ def test_a_thousand_branches_around_unsupported_nodes_take_no_thousand_times_as_
 
     assert len(propose_partitions(graph, count)) == 1000
     assert asked == len(graph.nodes)
+
+
+class StandardizedConvolution(nn.Module):
+    """A convolution whose weight is normalized in each call, as in timm's ResNetV2; a linear layer.
+
+    The normalization gives a tuple of constants, of which the convolution takes one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution, self.head = nn.Conv2d(3, 8, 3), nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weight = self.convolution.weight
+        flat = weight.reshape(1, 8, -1)
+        normal = functional.batch_norm(flat, None, None, training=True, momentum=0.0)
+        y = functional.conv2d(x, normal.reshape_as(weight), self.convolution.bias)
+        return self.head(y.mean((2, 3)))
+
+
+def test_the_search_ends_where_an_element_of_a_tuple_is_refused() -> None:
+    """Before decomposition no converter takes the convolution, and its weight would cross over."""
+    options = CompileOptions(cpu_fallback=True)
+    program = export(seeded(StandardizedConvolution), (torch.zeros(1, 3, 8, 8),), options=options)
+    assert len(blobs(program)) == 1
