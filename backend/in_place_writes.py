@@ -16,7 +16,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from .aten_graph import add_tensor_metadata, insert_call
-from .positions import Check, Positions
+from .positions import Check, Positions, counts_from_end
 from .symbol_ranges import size_expr
 
 aten = torch.ops.aten
@@ -112,7 +112,7 @@ def _counting_up(
         return InPlaceWrite(write, rows, dim, constant, False, None)
     given = positions.input_of(index)
     if given is not None and isinstance(count, int) and count == 1:
-        negative = write.target is aten.index_put.default
+        negative = counts_from_end(write)
         check = (given, -last - 1 if negative else 0, last, None, False)
         return InPlaceWrite(write, rows, dim, index, negative, check)
     if given is not None and asked:

@@ -34,6 +34,9 @@ _REARRANGING = {
 }
 # Each element of the result is one of the first argument's.
 _CHOOSING = {aten.slice.Tensor, aten.select.int, aten.index_select.default, aten.index.Tensor}
+INDEX_PUTS = {aten.index_put.default, aten._unsafe_index_put.default}
+# By name: what a node's meta tells of is a copy of the operator.
+_DECOMPOSED_TO_INDEX_PUT = {"aten.index_copy.default", "aten.index_add.default"}
 _SUMS = {aten.add.Tensor, aten.add.Scalar}
 _REMAINDERS = {aten.remainder.Scalar, aten.remainder.Tensor}
 
@@ -168,6 +171,17 @@ class Positions:
             left, right = self._bounds(node.args[1]), self._bounds(node.args[2])
             return (min(left[0], right[0]), max(left[1], right[1])) if left and right else None
         return None
+
+
+def counts_from_end(write: Node) -> bool:
+    """Whether a write takes negative positions, as an index_put does that was one from the start.
+
+    Eager PyTorch refuses them in the operators that are decomposed to an index_put.
+    """
+    return (
+        write.target in INDEX_PUTS
+        and str(write.meta.get("original_aten")) not in _DECOMPOSED_TO_INDEX_PUT
+    )
 
 
 def _rearranges(node: Node) -> bool:

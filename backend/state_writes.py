@@ -17,7 +17,7 @@ from torch.fx import GraphModule, Node
 
 from .aten_graph import insert_call
 from .in_place_writes import InPlaceWrite, find_in_place_write
-from .positions import Positions
+from .positions import INDEX_PUTS, Positions, counts_from_end
 
 aten = torch.ops.aten
 
@@ -30,7 +30,6 @@ _SCATTERS = {
     aten.scatter_reduce.two,
 }
 _INDEX_WRITES = {aten.index_copy.default, aten.index_add.default, aten.index_fill.int_Scalar}
-_INDEX_PUTS = {aten.index_put.default, aten._unsafe_index_put.default}
 
 
 @dataclass(frozen=True)
@@ -149,10 +148,10 @@ def _written_positions(node: Node) -> list[tuple[tuple[int, ...], int, int]]:
     """Of a write, the place of each tensor of positions, its least and its greatest position."""
     if node.op != "call_function":
         return []
-    if node.target in _INDEX_PUTS:
+    if node.target in INDEX_PUTS:
         sizes = node.args[0].meta["val"].shape
         return [
-            ((1, dim), -sizes[dim], sizes[dim] - 1)
+            ((1, dim), -sizes[dim] if counts_from_end(node) else 0, sizes[dim] - 1)
             for dim, index in enumerate(node.args[1])
             if index is not None and index.meta["val"].dtype in (torch.int32, torch.int64)
         ]

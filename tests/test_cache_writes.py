@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from cache_models import LAYOUTS, ROWS, WRITES, CachedDecoder, assignment, from_start
+from cache_models import LAYOUTS, ROWS, WRITES, CachedDecoder, assignment, from_start, index_copy
 from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 from models import seeded
 from sessions import OutOfBounds, Session
@@ -25,6 +25,7 @@ DECODE_AND_PREFILL = (
     ),
 )
 LENGTH = Dim("length", min=1, max=LONGEST)
+FROM_END = ("assignment", "index_put")  # eager PyTorch counts negative positions from the end
 each_write = pytest.mark.parametrize("write", WRITES)
 each_layout = pytest.mark.parametrize("layout", LAYOUTS)
 
@@ -119,8 +120,8 @@ def test_positions_in_any_order_are_written_where_they_say(write: str, layout: s
     model = decoder(write, layout)
     session, eager = lower_decoder(model), copy.deepcopy(model)
     calls = [[0, 2, 4], [5], [9, 1, 8, 3], [ROWS - 1]]
-    if write in ("assignment", "index_put"):
-        calls.append([-1, -ROWS, 4])  # eager counts these from the end
+    if write in FROM_END:
+        calls.append([-1, -ROWS, 4])
     for positions in map(torch.tensor, calls):
         tokens = torch.randint(0, CachedDecoder.VOCABULARY, (1, len(positions)))
         [logits] = session(tokens, positions)
@@ -134,7 +135,10 @@ def test_a_write_past_the_end_is_refused_and_writes_nothing(write: str, layout: 
     session = lower_decoder(decoder(write, layout))
     session(torch.ones(1, 3, dtype=torch.int64), torch.arange(3))
     before = {name: value.clone() for name, value in session.states.items()}
-    for positions in ([ROWS - 1, ROWS], [ROWS], [-ROWS - 1]):
+    refused = [[ROWS - 1, ROWS], [ROWS], [-ROWS - 1]]
+    if write not in FROM_END:
+        refused.append([-1])
+    for positions in refused:
         with pytest.raises(OutOfBounds):
             session(torch.zeros(1, len(positions), dtype=torch.int64), torch.tensor(positions))
     assert session.states.keys() == before.keys()
@@ -188,6 +192,15 @@ def test_a_single_row_is_written_in_place_unasked_and_may_count_from_the_end() -
     for position in (ROWS, -ROWS - 1):
         with pytest.raises(OutOfBounds):
             session(inputs[0], torch.tensor([position]))
+
+
+def test_a_single_row_of_index_copy_does_not_count_from_the_end() -> None:
+    inputs = (torch.zeros(1, 1, dtype=torch.int64), torch.tensor([0]))
+    session = lower(seeded(CachedDecoder, index_copy, "BTHD"), inputs)
+    assert {state.mode for state in only_blob(session).states} == {StateMode.ALIAS}
+    session(inputs[0], torch.tensor([ROWS - 1]))
+    with pytest.raises(OutOfBounds):
+        session(inputs[0], torch.tensor([-1]))
 
 
 class Counted(nn.Module):
