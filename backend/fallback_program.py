@@ -144,8 +144,9 @@ def _aten_program(partition: ExportedProgram, guarded: Sequence[Guarded]) -> Exp
         inputs.append(
             InputSpec(InputKind.USER_INPUT, argument, None)
             if node.name in mutated
-            else InputSpec(spec.kind, argument, spec.target, spec.persistent)
+            else InputSpec(spec.kind, argument, _distinct(spec.target), spec.persistent)
         )
+    targets = {spec.target for spec in inputs}
     outputs = [
         OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(node.name), None)
         for node in module.graph.output_node().args[0]
@@ -158,21 +159,29 @@ def _aten_program(partition: ExportedProgram, guarded: Sequence[Guarded]) -> Exp
         graph=module.graph,
         graph_signature=signature,
         state_dict={
-            spec.target: _frozen(partition.state_dict[spec.target])
-            for spec in inputs
-            if spec.target in partition.state_dict
+            _distinct(name): _frozen(value)
+            for name, value in partition.state_dict.items()
+            if _distinct(name) in targets
         },
         range_constraints=partition.range_constraints,
         module_call_graph=[
             ModuleCallEntry("", ModuleCallSignature([], [], in_spec=in_spec, out_spec=out_spec))
         ],
         constants={
-            name: value
+            _distinct(name): value
             for name, value in partition.constants.items()
-            if name in {spec.target for spec in inputs}
+            if _distinct(name) in targets
         },
         verifiers=[Verifier],
     )
+
+
+def _distinct(target: str | None) -> str | None:
+    """A constant's name, apart from those that ExecuTorch gives the numbers it makes tensors of.
+
+    It counts them anew in the fallback, and takes the one of two values with the same name.
+    """
+    return f"partition{target}" if (target or "").startswith("_lifted_tensor_constant") else target
 
 
 def _make_remainders_positive(module: GraphModule) -> None:
