@@ -2,7 +2,7 @@
 
 The Python and the C++ reader are both tested on them. They are kept as they are once a version of
 the format is out: a change in their bytes is a change of the format. Those of version 1.0 were
-written by the writer of that version, and this script leaves them alone.
+written by the writer of that version, and this script leaves them alone. SHA256SUMS pins them all.
 
     python tests/data/make_golden_blobs.py
 """
