@@ -49,6 +49,42 @@ class Running(nn.Module):
         return x + self.total
 
 
+class Cache(nn.Module):
+    """float [1, 2, n, 4] to all rows that were written so far, from `start` on: in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.zeros(1, 2, 8, 4))
+        self.register_buffer("calls", torch.zeros(1, dtype=torch.int32))
+
+    def forward(self, x: torch.Tensor, start: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        self.rows[:, :, start + torch.arange(x.shape[2])] = x
+        self.calls.add_(1)
+        return self.rows * 2, self.calls + 0
+
+
+class Positions(Cache):
+    """At any positions, which the engine copies the cache for."""
+
+    def forward(self, x: torch.Tensor, start: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        self.rows[:, :, start] = x
+        return (self.rows * 2,)
+
+
+class Ring(nn.Module):
+    """Written at a counter that is a state itself, so that the engine has a guard."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("ring", torch.zeros(4, 2))
+        self.register_buffer("position", torch.zeros(1, dtype=torch.int64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.ring.index_copy_(0, self.position, x)
+        self.position.add_(1)
+        return self.ring * 2
+
+
 def blob_of(pte: bytes) -> DelegateBlob:
     """The one delegate blob in a program."""
     start = pte.index(b"ETRT")
@@ -82,12 +118,46 @@ def running() -> bytes:
     )
 
 
+def cache() -> bytes:
+    dynamic = {"x": {2: Dim("n", min=1, max=8)}, "start": None}
+    profiles = [
+        OptimizationProfile("decode", {"x": (1, 2, 1, 4)}),
+        OptimizationProfile("prefill", {"x": (1, 2, (2, 4, 8), 4)}),
+    ]
+    inputs = (torch.ones(1, 2, 2, 4), torch.zeros(1, dtype=torch.int64))
+    return programs.exported(Cache(), inputs, dynamic, profiles)
+
+
+def positions() -> bytes:
+    inputs = (torch.ones(1, 2, 3, 4), torch.arange(3, dtype=torch.int32))
+    return programs.exported(Positions(), inputs, None, ())
+
+
+def ring() -> bytes:
+    return programs.exported(Ring(), (torch.ones(1, 2),), None, ())
+
+
+def seed(pte: bytes, *, outside: bool = False) -> bytes:
+    """Its blob, with an engine of a few bytes, which may lie outside."""
+    blob = replace(
+        blob_of(pte),
+        engine=b"" if outside else ENGINE,
+        engine_id=hashlib.sha256(ENGINE).digest(),
+        external_engine_bytes=len(ENGINE) if outside else 0,
+        build_options={},
+    )
+    return blob.to_bytes()
+
+
 def main() -> None:
-    for name, pte in (("mlp", programs.mlp_pte()), ("sums", sums()), ("running", running())):
-        blob = replace(blob_of(pte), engine=ENGINE, engine_id=hashlib.sha256(ENGINE).digest())
-        data = blob.to_bytes()
-        (CORPUS / f"{name}.blob").write_bytes(data)
-        print(f"{name}: {len(data)} bytes")
+    seeds = {
+        make.__name__: make() for make in (programs.mlp_pte, sums, running, cache, positions, ring)
+    }
+    for name, pte in seeds.items():
+        name = name.removesuffix("_pte")
+        (CORPUS / f"{name}.blob").write_bytes(seed(pte))
+        print(f"{name}: {len(seed(pte))} bytes")
+    (CORPUS / "outside.blob").write_bytes(seed(seeds["cache"], outside=True))
 
 
 if __name__ == "__main__":

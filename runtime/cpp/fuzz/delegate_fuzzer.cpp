@@ -1,182 +1,216 @@
 // Load and execute, as ExecuTorch does, over the host device: any metadata around a fallback
-// program that executes, then calls with arguments that fit or do not. The bytes behind the blob
-// choose them; without any, the first profile's smallest shapes are executed once.
-#include <executorch/extension/tensor/tensor.h>
+// program that executes, or around an engine that touches all of its memory; then calls with
+// arguments that fit or do not, sessions, and states that are read, written and reset in between.
+// The bytes behind the blob choose them; without any, the first profile's smallest shapes are
+// executed once.
 #include <executorch/runtime/backend/interface.h>
 #include <executorch/runtime/platform/runtime.h>
-#include <executorch_tensorrt/backend.h>
 #include <executorch_tensorrt/error.h>
 #include <executorch_tensorrt/optimization_profile_guard.h>
-#include <executorch_tensorrt/options.h>
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
-#include <cstdlib>
-#include <limits>
 #include <memory>
 #include <vector>
 
 #include "../tests/captured_log.h"
+#include "call_arguments.h"
 #include "delegate_blob.h"
+#include "fuzzed_delegate.h"
 #include "sealed_blob.h"
+#include "state_values.h"
+#include "touching_engine.h"
 
 namespace executorch_tensorrt::fuzz {
 namespace {
 
-using executorch::aten::ScalarType;
-using executorch::aten::SizesType;
-using executorch::extension::TensorPtr;
-using executorch::runtime::BackendInitContext;
-using executorch::runtime::BackendOption;
-using executorch::runtime::Error;
-using executorch::runtime::EValue;
-
-// Above them the harness, not the runtime, would run out of memory.
-constexpr uint32_t kMostArguments = 64;
-constexpr size_t kMostBytes = 1 << 20;
+constexpr size_t kMostDelegates = 2, kMostSets = 4;
 
 /// Printed at the end, as a target that gets nowhere finds nothing.
 struct Counts {
-  ~Counts() { std::fprintf(stderr, "%ld loads and %ld calls went well\n", loads, calls); }
-  long loads = 0, calls = 0;
+  ~Counts() {
+    std::fprintf(stderr, "%ld loads, %ld calls, %ld of them on states, and %ld resets went well\n",
+                 loads, calls, on_states, resets);
+  }
+  long loads = 0, calls = 0, on_states = 0, resets = 0;
 } counts;
 
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "%s; the last error: %s\n", what, last_error_message());
-  std::abort();
-}
-
-/// The arguments of one call, each in an allocation of its own size.
-class Arguments {
- public:
-  Arguments(const DelegateBlob& blob, FuzzedDataProvider& script)
-      : values_(std::min(blob.num_arguments, kMostArguments)) {
-    const Profile& profile =
-        blob.profiles[script.ConsumeIntegralInRange<size_t>(0, blob.profiles.size() - 1)];
-    const bool as_told = script.ConsumeIntegralInRange(0, 3) != 1;
-    for (size_t i = 0; i < blob.bindings.size(); ++i) {
-      const Binding& binding = blob.bindings[i];
-      if (binding.argument >= values_.size()) continue;
-      const Dims shape = binding.is_input ? choose(profile.inputs[i], script) : largest(binding);
-      fits_ &= add(binding, as_told ? shape : perturbed(shape, script),
-                   as_told ? binding.dtype : other_dtype(binding.dtype, script));
-    }
-    if (!as_told && script.ConsumeBool() && !values_.empty()) values_.pop_back();
-    for (EValue& value : values_) pointers_.push_back(&value);
-  }
-
-  /// Whether the harness could make them.
-  bool fits() const { return fits_; }
-  executorch::runtime::Span<EValue*> span() { return {pointers_.data(), pointers_.size()}; }
-
- private:
-  static Dims choose(const ShapeRange& range, FuzzedDataProvider& script) {
-    const Dims* const shapes[] = {&range.min, &range.opt, &range.max};
-    return *shapes[script.ConsumeIntegralInRange(0, 2)];
-  }
-  /// -1 stands for 16 here, which is the bound of the seeds' dynamic dims.
-  static Dims largest(const Binding& binding) {
-    Dims shape = binding.dims;
-    for (uint32_t d = 0; d < shape.rank; ++d) {
-      if (shape.size[d] < 0) shape.size[d] = 16;
-    }
-    return shape;
-  }
-  static Dims perturbed(Dims shape, FuzzedDataProvider& script) {
-    if (script.ConsumeBool()) shape.rank = script.ConsumeIntegralInRange<uint32_t>(0, kMaxRank);
-    if (shape.rank > 0) {
-      shape.size[script.ConsumeIntegralInRange<uint32_t>(0, shape.rank - 1)] =
-          script.ConsumeIntegralInRange<int64_t>(0, 40);
-    }
-    return shape;
-  }
-  static ScalarType other_dtype(ScalarType dtype, FuzzedDataProvider& script) {
-    constexpr ScalarType kOthers[] = {ScalarType::Float, ScalarType::Long, ScalarType::Half};
-    return script.ConsumeBool() ? kOthers[script.ConsumeIntegralInRange(0, 2)] : dtype;
-  }
-
-  bool add(const Binding& binding, const Dims& shape, ScalarType dtype) {
-    std::vector<SizesType> sizes;
-    size_t bytes = executorch::runtime::elementSize(dtype);
-    for (uint32_t d = 0; d < shape.rank; ++d) {
-      if (shape.size[d] > static_cast<int64_t>(kMostBytes)) return false;
-      sizes.push_back(static_cast<SizesType>(shape.size[d]));
-      if (__builtin_mul_overflow(bytes, static_cast<size_t>(shape.size[d]), &bytes)) return false;
-    }
-    if (bytes > kMostBytes) return false;
-    memory_.emplace_back(bytes, uint8_t{1});
-    tensors_.push_back(
-        executorch::extension::from_blob(memory_.back().data(), std::move(sizes), dtype));
-    values_[binding.argument] = EValue(*tensors_.back());
-    return true;
-  }
-
-  std::vector<EValue> values_;
-  std::vector<EValue*> pointers_;
-  std::vector<std::vector<uint8_t>> memory_;
-  std::vector<TensorPtr> tensors_;
-  bool fits_ = true;
+/// A set of states, and the one that its method has: executions of other methods must refuse it.
+struct Session {
+  std::shared_ptr<StateSet> set, family;
 };
 
-std::vector<BackendOption> options(FuzzedDataProvider& script) {
-  const auto text = [](const char* key, const char* value) {
-    BackendOption option{};
-    std::snprintf(option.key, sizeof(option.key), "%s", key);
-    std::array<char, executorch::runtime::kMaxOptionValueLength> buffer{};
-    std::snprintf(buffer.data(), buffer.size(), "%s", value);
-    option.value = buffer;
-    return option;
-  };
-  return {text(option::kDevice, "cpu"),
-          text(option::kProfileSelection, script.ConsumeBool() ? "first_fit" : "sticky")};
-}
+class Run {
+ public:
+  Run(const Bytes& data, const DelegateBlob& blob, FuzzedDataProvider& script)
+      : data_(data), blob_(blob), script_(script), way_(script) {}
 
-void execute(const executorch::runtime::BackendInterface& backend,
-             executorch::runtime::DelegateHandle* handle, const DelegateBlob& blob,
-             FuzzedDataProvider& script) {
-  const int calls = script.ConsumeIntegralInRange(1, 4);
-  for (int i = 0; i < calls; ++i) {
-    std::unique_ptr<OptimizationProfileGuard> pin;
-    if (script.ConsumeIntegralInRange(0, 3) == 1) {
-      pin = std::make_unique<OptimizationProfileGuard>(script.ConsumeIntegralInRange(-1, 4));
-    }
-    Arguments arguments(blob, script);
-    if (!arguments.fits()) continue;
-    executorch::runtime::BackendExecutionContext context;
-    clear_last_error();
-    const Error error = backend.execute(context, handle, arguments.span());
-    counts.calls += error == Error::Ok;
-    require(error == Error::Ok || last_error_message()[0] != '\0', "a call failed without a word");
+  void all() {
+    load();
+    for (int i = script_.ConsumeIntegralInRange(1, 10); i > 0 && !delegates_.empty(); --i) step();
   }
-}
 
-/// A blob may ask for as much memory for its states as it likes; loading it then takes that.
+ private:
+  void step() {
+    switch (script_.ConsumeIntegralInRange(0, 11)) {
+      case 1:
+        return load();
+      case 2:
+        return unload();
+      case 3:
+        return create_session();
+      case 4:
+        return reset();
+      case 5:
+        return write();
+      case 6:
+        return misname();
+      default:
+        return execute();
+    }
+  }
+
+  void load() {
+    if (delegates_.size() == kMostDelegates) return;
+    clear_last_error();
+    auto delegate = FuzzedDelegate::load(data_, blob_, way_);
+    if (delegate == nullptr) {
+      require(last_error_message()[0] != '\0', "a load failed without a word");
+      return;
+    }
+    ++counts.loads;
+    require(delegate->own() == nullptr || !blob_.states.empty(), "states that the blob has not");
+    if (delegate->own() != nullptr) sessions_.push_back({delegate->own(), delegate->own()});
+    delegates_.push_back(std::move(delegate));
+  }
+
+  void unload() { delegates_.erase(delegates_.begin() + choose(delegates_.size())); }
+
+  void create_session() {
+    if (sessions_.empty() || sessions_.size() >= kMostSets) return;
+    const Session& from = any_session();
+    auto made = from.set->create();
+    require(made.ok(), "a session could not be made");
+    require(read_states(**made, blob_) == initial_values(blob_), "a session began with others");
+    sessions_.push_back({*made, from.family});
+  }
+
+  void reset() {
+    if (sessions_.empty()) return;
+    StateSet& set = *any_session().set;
+    require(set.reset() == Error::Ok, "a reset failed");
+    require(read_states(set, blob_) == initial_values(blob_), "a reset gave other values");
+    ++counts.resets;
+  }
+
+  void write() {
+    if (sessions_.empty() || blob_.states.empty()) return;
+    StateSet& set = *any_session().set;
+    const State& state = blob_.states[choose(blob_.states.size())];
+    const Bytes value(state.bytes(), script_.ConsumeIntegral<uint8_t>());
+    const Error error = set.write(state.name, value.data(), value.size());
+    require(error == Error::Ok, "a write failed");
+    Bytes read(value.size());
+    if (set.read(state.name, read.data(), read.size()) == Error::Ok) {
+      require(read == value, "a write is not what is read");
+    }
+  }
+
+  void misname() {
+    if (sessions_.empty() || blob_.states.empty()) return;
+    StateSet& set = *any_session().set;
+    const StateValues before = read_states(set, blob_);
+    const State& state = blob_.states[choose(blob_.states.size())];
+    Bytes value(state.bytes() + 1);
+    const Error wrong_size = script_.ConsumeBool()
+                                 ? set.write(state.name, value.data(), value.size())
+                                 : set.read(state.name, value.data(), value.size());
+    require(wrong_size == Error::InvalidArgument, "another size was taken");
+    const Error none = set.write(state.name + '\0', value.data(), state.bytes());
+    require(none == Error::InvalidArgument, "another name was taken");
+    require(read_states(set, blob_) == before, "what was refused was written");
+  }
+
+  void execute() {
+    FuzzedDelegate& delegate = *delegates_[choose(delegates_.size())];
+    std::unique_ptr<OptimizationProfileGuard> pin;
+    if (script_.ConsumeIntegralInRange(0, 3) == 1) {
+      pin = std::make_unique<OptimizationProfileGuard>(script_.ConsumeIntegralInRange(-1, 4));
+    }
+    Session on{delegate.own(), delegate.own()};
+    std::unique_ptr<StateGuard> state;
+    if (!sessions_.empty() && script_.ConsumeBool()) {
+      on = any_session();
+      state = std::make_unique<StateGuard>(on.set);
+    }
+    Arguments arguments(blob_, script_);
+    if (!arguments.fits()) return;
+    Behaviour& behaviour = delegate.behaviour();
+    behaviour.failure =
+        static_cast<Behaviour::Failure>(std::max(0, script_.ConsumeIntegralInRange(-4, 2)));
+    behaviour.fill = script_.ConsumeIntegral<uint8_t>();
+    behaviour.in_bounds = script_.ConsumeIntegralInRange(0, 3) != 1;
+    behaviour.dynamic_size = script_.ConsumeIntegralInRange(0, 20);
+
+    const StateValues before = on.set == nullptr ? StateValues() : read_states(*on.set, blob_);
+    clear_last_error();
+    const Error error = delegate.execute(arguments.span());
+    require(error == Error::Ok || last_error_message()[0] != '\0', "a call failed without a word");
+    if (error == Error::Ok) {
+      ++counts.calls;
+      require(indices_hold(blob_, arguments), "a position out of bounds was let through");
+    }
+    if (on.set == nullptr) return;
+    const StateValues after = read_states(*on.set, blob_);
+    if (error == Error::Ok) {
+      ++counts.on_states;
+      require(on.family == delegate.own(), "a call took the states of another method");
+      require(!has_lost(before) && !has_lost(after), "a call ran on states that are lost");
+      if (delegate.touches()) {
+        require(all_hold(after, behaviour.fill), "a state is not what the engine wrote");
+      }
+    } else {
+      expect_as_before(before, after, delegate.touches());
+    }
+  }
+
+  /// As they were; those that are written in place may be lost.
+  void expect_as_before(const StateValues& before, const StateValues& after, bool in_place) {
+    for (size_t i = 0; i < blob_.states.size(); ++i) {
+      const bool may_lose = in_place && blob_.states[i].mode == StateMode::kAlias;
+      require(after[i] == before[i] || (may_lose && !after[i].has_value()),
+              "a call that failed changed a state");
+    }
+  }
+
+  size_t choose(size_t count) { return script_.ConsumeIntegralInRange<size_t>(0, count - 1); }
+  const Session& any_session() { return sessions_[choose(sessions_.size())]; }
+
+  const Bytes& data_;
+  const DelegateBlob& blob_;
+  FuzzedDataProvider& script_;
+  const Way way_;
+  std::vector<std::unique_ptr<FuzzedDelegate>> delegates_;
+  std::vector<Session> sessions_;
+};
+
+/// A blob may ask for as much memory as it likes; loading it then takes that.
 bool fits(const DelegateBlob& blob) {
-  return std::all_of(blob.states.begin(), blob.states.end(),
-                     [](const State& state) { return state.bytes() <= kMostBytes; });
+  size_t bytes = 0;
+  for (const State& state : blob.states) bytes += std::min(state.bytes(), kMostBytes + 1);
+  for (const Binding& each : blob.bindings) bytes += std::min<size_t>(each.max_bytes, kMostBytes);
+  return bytes < kMostBytes;
 }
 
 void load_and_execute(const Bytes& data, FuzzedDataProvider& script) {
   const auto blob = DelegateBlob::parse(data.data(), data.size());
-  if (blob.ok() && !fits(*blob)) return;
-  auto* backend = executorch::runtime::get_backend_class(kBackendId);
-  require(backend != nullptr, "the backend is not registered");
-  executorch::runtime::FreeableBuffer processed(data.data(), data.size(), nullptr);
-  const auto specs = options(script);
-  BackendInitContext context(nullptr, nullptr, "forward", nullptr, {specs.data(), specs.size()});
-  clear_last_error();
-  const auto handle = backend->init(context, &processed, {});
-  if (!handle.ok()) {
-    require(last_error_message()[0] != '\0', "a load failed without a word");
+  if (!blob.ok()) {
+    require(FuzzedDelegate::load(data, DelegateBlob(), Way()) == nullptr,
+            "a blob was loaded that does not parse");
     return;
   }
-  ++counts.loads;
-  require(blob.ok(), "a blob was loaded that does not parse");
-  execute(*backend, *handle, *blob, script);
-  backend->destroy(*handle);
+  if (fits(*blob)) Run(data, *blob, script).all();
 }
 
 }  // namespace

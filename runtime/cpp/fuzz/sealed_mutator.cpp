@@ -1,7 +1,13 @@
-// libFuzzer's mutations, of a blob's parts: the blob is sealed again behind most of them.
+// libFuzzer's mutations, of a blob's parts, and changes of its fields: the blob is sealed again
+// behind most of them.
+#include <executorch/runtime/platform/runtime.h>
+
 #include <algorithm>
 #include <random>
 
+#include "delegate_blob.h"
+#include "field_mutations.h"
+#include "last_error.h"
 #include "sealed_blob.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
@@ -15,6 +21,19 @@ void mutate(Bytes& bytes, size_t room) {
   const size_t size = bytes.size();
   bytes.resize(size + room);
   bytes.resize(LLVMFuzzerMutate(bytes.data(), size, bytes.size()));
+}
+
+/// Where the blob is one; else none of it is changed.
+void mutate_fields(executorch_tensorrt::fuzz::Parts& parts, std::minstd_rand& random) {
+  using executorch_tensorrt::DelegateBlob;
+  auto whole = parts;
+  whole.rest.clear();
+  const Bytes sealed = executorch_tensorrt::fuzz::seal(std::move(whole));
+  executorch::runtime::runtime_init();
+  const executorch_tensorrt::UnloggedErrors quiet;
+  const auto blob = DelegateBlob::parse(sealed.data(), sealed.size());
+  if (!blob.ok()) return;
+  parts.metadata = executorch_tensorrt::fuzz::FieldMutations(*blob, parts.minor, random).mutated();
 }
 
 }  // namespace
@@ -31,8 +50,10 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
     return size;
   }
   const size_t room = std::min<size_t>(max_size - std::min(max_size, size), 64);
-  if (choice < 10) {
+  if (choice < 4) {
     mutate(parts->metadata, room);
+  } else if (choice < 10) {
+    mutate_fields(*parts, random);
   } else if (choice < 14) {
     mutate(parts->rest, room);
   } else if (choice < 15) {

@@ -121,6 +121,7 @@ class TensorRTDelegate {
   Result<Place> place_of(size_t binding) const;
   Error refuse_capture_of_new_shapes() const;
   Error refuse_in_capture(size_t binding) const;
+  Error refuse_without_memory(size_t binding) const;
   Result<Staged> stage(size_t binding, Place place, void* data, Call& call);
   Result<Staged> stage_output(size_t binding, Place place, Call& call);
   Error bind_staged(const Staged& staged, size_t bytes, Call& call);

@@ -72,10 +72,7 @@ Error TensorRTDelegate::bind_input(size_t binding, Call& call) {
   // The engine reads inputs alone, whatever its signature says.
   void* data = const_cast<void*>(tensor.const_data_ptr());
   if (bytes == 0) return set_address(binding, data, bytes, call);
-  if (data == nullptr) {
-    return report(Error::InvalidArgument,
-                  "input '" + parts_.blob.bindings[binding].name + "' has no memory");
-  }
+  if (data == nullptr) return refuse_without_memory(binding);
   const auto place = place_of(binding);
   if (!place.ok()) return place.error();
   if (*place == Place::kBound) return set_address(binding, data, bytes, call);
@@ -94,6 +91,11 @@ Error TensorRTDelegate::bind_input(size_t binding, Call& call) {
   return bind_staged(*staged, bytes, call);
 }
 
+Error TensorRTDelegate::refuse_without_memory(size_t binding) const {
+  return report(Error::InvalidArgument,
+                "input '" + parts_.blob.bindings[binding].name + "' has no memory");
+}
+
 Error TensorRTDelegate::refuse_in_capture(size_t binding) const {
   return report(Error::InvalidArgument,
                 "tensor '" + parts_.blob.bindings[binding].name +
@@ -106,13 +108,15 @@ Error TensorRTDelegate::refuse_in_capture(size_t binding) const {
 Error TensorRTDelegate::bind_shape_tensor(size_t binding, Call& call) {
   const auto& tensor = arguments_.tensor(binding);
   const size_t bytes = tensor.nbytes();
-  const auto place = place_of(binding);
-  if (!place.ok()) return place.error();
   DeviceBuffer& values = staging_[binding].host;
   const Error reserved = values.reserve(parts_.blob.bindings[binding].max_bytes);
   if (reserved != Error::Ok) return reserved;
-  call.synchronous = true;  // before the next call writes the page-locked memory again
   void* host = values.data();
+  if (bytes == 0) return call.slot->context->set_tensor_address(binding, host, bytes);
+  if (tensor.const_data_ptr() == nullptr) return refuse_without_memory(binding);
+  const auto place = place_of(binding);
+  if (!place.ok()) return place.error();
+  call.synchronous = true;  // before the next call writes the page-locked memory again
   if (*place == Place::kPageable || *place == Place::kPageLocked ||
       parts_.device->reads_host_memory()) {
     std::memcpy(host, tensor.const_data_ptr(), bytes);

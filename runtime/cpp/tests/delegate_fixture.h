@@ -109,6 +109,7 @@ struct Options {
   ProfileRequest default_profile = Automatic{};
   int max_cuda_graphs = 0;  // 0: without
   int64_t max_rows = 16;
+  bool is_shape_tensor = false;  // x
 };
 
 inline Result<std::unique_ptr<TensorRTDelegate>> make_delegate(
@@ -117,6 +118,7 @@ inline Result<std::unique_ptr<TensorRTDelegate>> make_delegate(
     std::shared_ptr<ActiveProfile> active = std::make_shared<ActiveProfile>()) {
   DelegateParts parts;
   parts.blob = fake_blob(options.max_rows);
+  parts.blob.bindings[0].is_shape_tensor = options.is_shape_tensor;
   parts.options.profile_contexts = options.contexts;
   parts.options.profile_selection = options.selection;
   parts.options.default_profile = options.default_profile;

@@ -171,6 +171,19 @@ TEST_F(DelegateTest, AnInputWithoutMemoryIsRefusedByName) {
   EXPECT_TRUE(right(delegate, 8));
 }
 
+TEST_F(DelegateTest, AShapeTensorWithoutMemoryIsRefusedByName) {
+  Options options;
+  options.is_shape_tensor = true;
+  auto& delegate = this->delegate(options);
+  FakeTensor y(*device_, 8, false);
+  auto nowhere = executorch::extension::from_blob(nullptr, {8, 4}, ScalarType::Float);
+  EValue x(*nowhere);
+  EValue* args[] = {&x, &y.value()};
+  EXPECT_EQ(delegate.execute({args, 2}), Error::InvalidArgument);
+  EXPECT_STREQ(last_error_message(), "input 'x' has no memory");
+  EXPECT_TRUE(right(delegate, 8));
+}
+
 TEST_F(DelegateTest, DeviceTensorsThatAreNotAlignedAreCopiedOnTheDevice) {
   auto& delegate = this->delegate();
   FakeTensor x(*device_, 8, Memory::kUnalignedDevice), y(*device_, 8, Memory::kUnalignedDevice);
