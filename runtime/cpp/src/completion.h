@@ -20,7 +20,6 @@ class InFlight {
   /// Waits on the host for the last recorded execution.
   [[nodiscard]] Error wait();
   bool recorded() const { return recorded_; }
-  bool is_faulty() const { return fault_ != Error::Ok; }
 
   /// Whether there may be work in flight that could not be waited for.
   bool is_broken() const { return fault_ != Error::Ok; }

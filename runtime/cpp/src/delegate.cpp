@@ -139,11 +139,12 @@ Error TensorRTDelegate::execute_locked(Span<EValue*> args, bool traced, size_t& 
   if (const Error error = check_indices(call); error != Error::Ok) return error;
   call.synchronous |= traced;
   if (const Error error = run(profile, call); error != Error::Ok) {
-    // What was remembered of the context may not be so any more. Nothing of the call is in flight;
-    // of calls before it there may be, where a capture of the caller's failed, and then the graphs
-    // stay until the next call has waited.
-    if (call.slot != nullptr && call.capturing) call.slot->shapes_known = false;
-    if (call.slot != nullptr && !call.capturing) call.slot->forget_shapes();
+    // What was remembered of the context may not be so any more. Of calls before there may be work
+    // in flight where a capture of the caller's failed, and of this one where it could not be
+    // waited for: the graphs then stay until the next call, or the delegate's end, has waited.
+    const bool may_run = call.capturing || in_flight_->is_broken();
+    if (call.slot != nullptr && may_run) call.slot->shapes_known = false;
+    if (call.slot != nullptr && !may_run) call.slot->forget_shapes();
     return error;
   }
   deliver_host_outputs();

@@ -77,7 +77,11 @@ Error StateMemory::extend_locked() {
   // Also behind an error, before the memory goes.
   const Error finished = finish(*stream_);
   if (error == Error::Ok) error = finished;
-  if (error != Error::Ok) return error;
+  if (error != Error::Ok) {
+    // Where the stream could not be waited for, all of the device is.
+    if (broken_) (void)device().synchronize();
+    return error;
+  }
   for (Slot& slot : added) slots_.push_back(std::move(slot));
   return Error::Ok;
 }
@@ -134,9 +138,14 @@ Result<Stream> StateMemory::choose_stream() const {
   return *callers;
 }
 
-Result<Stream> StateMemory::ordered_stream() const {
+Result<Stream> StateMemory::ordered_stream() {
   const auto stream = choose_stream();
   if (!stream.ok()) return stream.error();
+  if (broken_) {
+    // What could not be waited for may still write the states, on whatever stream.
+    if (const Error error = device().synchronize(); error != Error::Ok) return error;
+    broken_ = recorded_ = false;
+  }
   if (recorded_) {
     const Error error = device().wait_event(*stream, *done_);
     if (error != Error::Ok) return error;

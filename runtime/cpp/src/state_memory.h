@@ -86,8 +86,8 @@ class StateMemory final : public StateSet {
   Error initialize(Slot& slot, Stream stream);
   Result<Slot*> find(std::string_view name, size_t bytes);
   Result<Stream> choose_stream() const;
-  /// The stream to work on, put behind the last recorded use.
-  Result<Stream> ordered_stream() const;
+  /// The stream to work on, put behind the last recorded use and what could not be waited for.
+  Result<Stream> ordered_stream();
   Result<CopyKind> copy_kind(const void* pointer, bool to_state) const;
   Error copy(void* destination, const void* source, size_t bytes, CopyKind kind, Stream stream);
   Error finish(Stream stream);

@@ -23,7 +23,7 @@ struct WarmUp {
 
   ~WarmUp() {
     // Where the stream could not be waited for, all of the device is: as a delegate that goes does.
-    if (in_flight.is_faulty()) (void)device.synchronize();
+    if (in_flight.is_broken()) (void)device.synchronize();
   }
 
   Result<void*> reserve(MemoryKind kind, size_t bytes) {

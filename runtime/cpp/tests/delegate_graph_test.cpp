@@ -299,5 +299,24 @@ TEST_F(DelegateGraphTest, AFailureWhileCapturingCostsTheGraphAndNotTheAnswer) {
   }
 }
 
+TEST_F(DelegateGraphTest, AGraphThatCouldNotBeWaitedForStaysUntilTheDelegateGoes) {
+  int broken = 0;
+  for (int k = 1;; ++k) {
+    SCOPED_TRACE("calls " + std::to_string(k) + " and the next");
+    load();
+    FakeTensor x(*device_, 8, true), y(*device_, 8, true);
+    for (int i = 0; i < 3; ++i) run(x, y);
+    device_->faults.fail_call(k, 2);
+    (void)execute(*delegate_, x, y);  // the fake device sees a graph that is destroyed in flight
+    const bool fired = device_->faults.fired();
+    device_->faults.clear();
+    if (!fired) break;
+    broken += device_->pending() > 0;
+    delegate_.reset();
+    EXPECT_EQ(device_->live_graphs(), 0u);
+  }
+  EXPECT_GE(broken, 1);
+}
+
 }  // namespace
 }  // namespace executorch_tensorrt::test

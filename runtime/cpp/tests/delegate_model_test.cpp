@@ -1,16 +1,11 @@
 // Random sequences of loads, unloads and executions, with pins, streams, graphs and faults, beside
-// a model of what must come of them. EXECUTORCH_TENSORRT_MODEL_SEEDS=FIRST:COUNT runs others than
-// the usual; a failure prints its seed and the steps so far.
-#include <executorch/runtime/platform/runtime.h>
-
-#include <cstdio>
-#include <cstdlib>
+// a model of what must come of them.
 #include <iostream>
 #include <list>
 #include <random>
 
-#include "captured_log.h"
 #include "delegate_fixture.h"
+#include "model_runs.h"
 
 namespace executorch_tensorrt::test {
 namespace {
@@ -274,23 +269,11 @@ int World::calls_right = 0;
 int World::calls_refused = 0;
 
 TEST(DelegateModelTest, WhateverIsLoadedExecutedAndFailsAnswersAreRightOrErrorsNameTheCause) {
-  executorch::runtime::runtime_init();
-  const CapturedLog log;
-  unsigned first = 1, count = 300;
-  if (const char* seeds = std::getenv("EXECUTORCH_TENSORRT_MODEL_SEEDS")) {
-    ASSERT_EQ(std::sscanf(seeds, "%u:%u", &first, &count), 2) << seeds;
-  }
-  for (unsigned seed = first; seed < first + count; ++seed) {
-    World world(seed);
-    for (int i = 0; i < kSteps && !HasFailure(); ++i) world.step();
-    if (!HasFailure()) world.end();
-    log.text().clear();
-    ASSERT_FALSE(HasFailure()) << "seed " << seed << ":\n" << world.steps();
-  }
+  const int count = run_model<World>(kSteps);
   std::cout << World::calls_right << " calls went well, " << World::calls_refused
             << " were refused, " << World::faults_fired << " faults were injected\n";
-  EXPECT_GT(World::calls_right, 20 * static_cast<int>(count));
-  EXPECT_GT(World::faults_fired, 5 * static_cast<int>(count));
+  EXPECT_GT(World::calls_right, 20 * count);
+  EXPECT_GT(World::faults_fired, 5 * count);
 }
 
 }  // namespace

@@ -146,6 +146,28 @@ TEST_P(StateFaultTest, AFaultThatTheDrainDoesNotClearLosesTheState) {
   EXPECT_GE(broken, 2);
 }
 
+TEST_P(StateFaultTest, AResetBehindSuchAFaultIsNotUndoneByWhatWasInFlight) {
+  int broken = 0;
+  for (int k = 1;; ++k) {
+    SCOPED_TRACE("calls " + std::to_string(k) + " and the next");
+    Tensors tensors(*device_, GetParam().on_device);
+    (void)warm(tensors, 1);
+    device_->faults.fail_call(k, 2);
+    (void)call(tensors);
+    const bool fired = device_->faults.fired();
+    device_->faults.clear();
+    if (fired && device_->pending() > 0) {
+      ++broken;
+      ASSERT_EQ(own_->reset(), Error::Ok) << last_error_message();
+      device_->finish();
+      EXPECT_TRUE(holds(*own_, Expected()));
+    }
+    device_->finish();
+    if (!fired) break;
+  }
+  EXPECT_GE(broken, 1);
+}
+
 INSTANTIATE_TEST_SUITE_P(EveryWay, StateFaultTest, ::testing::ValuesIn(all_ways()),
                          [](const auto& info) { return info.param.name(); });
 
@@ -221,6 +243,20 @@ TEST_F(StateSetFaultTest, ACreationThatFailsLeaksNothing) {
     EXPECT_EQ(made.error(), Faults::kFault);
     EXPECT_EQ(device_->device_bytes(), bytes);
     EXPECT_EQ(device_->pending(), 0u);
+  }
+}
+
+TEST_F(StateSetFaultTest, ACreationThatCanNotBeWaitedForFreesNothingInFlight) {
+  load({});
+  for (int k = 1;; ++k) {
+    SCOPED_TRACE("calls " + std::to_string(k) + " and the next");
+    device_->faults.fail_call(k, 2);
+    const auto made = own_->create();  // the fake device checks
+    const bool fired = device_->faults.fired();
+    device_->faults.clear();
+    EXPECT_EQ(device_->pending(), 0u);
+    if (!fired) break;
+    EXPECT_EQ(made.error(), Faults::kFault);
   }
 }
 

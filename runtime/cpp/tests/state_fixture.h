@@ -93,7 +93,32 @@ struct Expected {
     std::fill_n(cache.begin() + pos * 4, rows * 4, value);
     count += static_cast<float>(rows);
   }
+  /// As an engine that nobody checks writes: rows beyond the cache are dropped.
+  void write_within(int64_t pos, int rows, float value) {
+    const int64_t begin = std::max<int64_t>(0, pos);
+    const int64_t end = std::min<int64_t>(kCacheRows, pos + rows);
+    if (begin < end) std::fill_n(cache.begin() + begin * 4, (end - begin) * 4, value);
+    count += static_cast<float>(rows);
+  }
 };
+
+/// `graphs`: the most a profile; 0: without. Without a FakeDevice it computes on the host.
+inline Result<std::unique_ptr<TensorRTDelegate>> make_state_delegate(
+    const std::shared_ptr<Device>& device, const StateKind& kind, int graphs,
+    std::shared_ptr<MethodState> state) {
+  DelegateParts parts;
+  parts.blob = state_blob(kind);
+  parts.options.cuda_graphs = graphs > 0;
+  parts.options.max_cuda_graphs = std::max(1, graphs);
+  parts.device = device;
+  parts.engine = std::make_shared<FakeStateEngine>(std::dynamic_pointer_cast<FakeDevice>(device),
+                                                   kind.alias, kind.guarded, kind.alias_count);
+  parts.active = std::make_shared<ActiveProfile>();
+  parts.record = std::make_shared<DelegateRecord>(parts.blob, "forward", device->name(), "fake",
+                                                  /*whole_method=*/true, state->own);
+  parts.state = std::move(state);
+  return TensorRTDelegate::create(std::move(parts));
+}
 
 class StateFixture {
  public:
@@ -108,7 +133,6 @@ class StateFixture {
   Result<std::unique_ptr<TensorRTDelegate>> make(const StateKind& kind, int graphs,
                                                  std::shared_ptr<MethodState> state = nullptr,
                                                  std::shared_ptr<Device> device = nullptr) {
-    const auto fake = device == nullptr ? device_ : nullptr;
     if (device == nullptr) device = device_;
     if (state == nullptr) {
       auto created = MethodState::create(device);
@@ -116,18 +140,7 @@ class StateFixture {
       state = *created;
     }
     own_ = state->own;
-    DelegateParts parts;
-    parts.blob = state_blob(kind);
-    parts.options.cuda_graphs = graphs > 0;
-    parts.options.max_cuda_graphs = std::max(1, graphs);
-    parts.device = device;
-    parts.engine =
-        std::make_shared<FakeStateEngine>(fake, kind.alias, kind.guarded, kind.alias_count);
-    parts.active = std::make_shared<ActiveProfile>();
-    parts.record = std::make_shared<DelegateRecord>(parts.blob, "forward", device->name(), "fake",
-                                                    /*whole_method=*/true, own_);
-    parts.state = std::move(state);
-    return TensorRTDelegate::create(std::move(parts));
+    return make_state_delegate(device, kind, graphs, std::move(state));
   }
 
   static Error execute(TensorRTDelegate& delegate, FakeTensor& x, FakePosition& pos,
