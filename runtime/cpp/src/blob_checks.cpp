@@ -132,19 +132,6 @@ void check_engine_profiles(const std::vector<Profile>& profiles) {
   }
 }
 
-/// Bytes at these sizes; none if they do not fit in 64 bits. Negative sizes count as 1.
-std::optional<uint64_t> checked_bytes(const Dims& dims, executorch::aten::ScalarType dtype) {
-  uint64_t bytes = element_size(dtype);
-  bool overflows = false;
-  for (uint32_t i = 0; i < dims.rank; ++i) {
-    if (dims.size[i] == 0) return 0;
-    const uint64_t size = dims.size[i] < 0 ? 1 : static_cast<uint64_t>(dims.size[i]);
-    overflows |= __builtin_mul_overflow(bytes, size, &bytes);
-  }
-  if (overflows) return std::nullopt;
-  return bytes;
-}
-
 /// The largest max of every dim over all profiles.
 Dims upper_bound(const DelegateBlob& blob, size_t input) {
   Dims largest = blob.profiles.front().inputs[input].max;
@@ -251,6 +238,18 @@ void check_index_check(const DelegateBlob& blob, size_t index) {
 }
 
 }  // namespace
+
+std::optional<uint64_t> checked_bytes(const Dims& dims, executorch::aten::ScalarType dtype) {
+  uint64_t bytes = element_size(dtype);
+  bool overflows = false;
+  for (uint32_t i = 0; i < dims.rank; ++i) {
+    if (dims.size[i] == 0) return 0;
+    const uint64_t size = dims.size[i] < 0 ? 1 : static_cast<uint64_t>(dims.size[i]);
+    overflows |= __builtin_mul_overflow(bytes, size, &bytes);
+  }
+  if (overflows) return std::nullopt;
+  return bytes;
+}
 
 size_t element_size(executorch::aten::ScalarType dtype) {
   using executorch::aten::ScalarType;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <new>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -39,10 +40,16 @@ std::vector<CreatedContext> create_contexts(Engine& engine, size_t count) {
   std::vector<CreatedContext> created(count);
   std::vector<std::thread> threads;
   threads.reserve(count);
-  for (size_t i = 1; i < count; ++i) {
-    threads.emplace_back([&engine, &slot = created[i]] { slot = create_context(engine); });
+  size_t started = 1;  // the first is created on this thread
+  try {
+    for (; started < count; ++started) {
+      threads.emplace_back([&engine, &slot = created[started]] { slot = create_context(engine); });
+    }
+  } catch (const std::system_error&) {
+    // The process may have no more threads: this one creates what is left.
   }
   created[0] = create_context(engine);
+  for (size_t i = started; i < count; ++i) created[i] = create_context(engine);
   for (std::thread& thread : threads) thread.join();
   return created;
 }

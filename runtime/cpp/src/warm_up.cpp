@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <set>
 #include <shared_mutex>
+#include <string>
 #include <vector>
 
+#include "blob_checks.h"
 #include "device_buffer.h"
 #include "enqueue_mutex.h"
+#include "last_error.h"
 
 namespace executorch_tensorrt {
 
@@ -38,6 +41,12 @@ struct WarmUp {
     const Error error = device.zero_async(*memory, bytes, stream);
     if (error != Error::Ok) return error;
     return *memory;
+  }
+
+  static Error refuse(const Binding& binding, const Dims& shape) {
+    return report(Error::Internal, "tensor '" + binding.name + "' is " + to_string(shape) +
+                                       ", more than the " + std::to_string(binding.max_bytes) +
+                                       " bytes that the blob foresees");
   }
 
   /// Memory in the states' place, so that theirs is not touched. For all profiles together.
@@ -83,7 +92,9 @@ struct WarmUp {
       const auto shape =
           binding.is_input ? Result<Dims>(profile.inputs[i].opt) : context.output_shape(i);
       if (!shape.ok()) return shape.error();
-      const size_t bytes = bytes_of(binding, *shape);
+      const auto needed = checked_bytes(*shape, binding.dtype);
+      if (!needed.has_value() || *needed > binding.max_bytes) return refuse(binding, *shape);
+      const auto bytes = static_cast<size_t>(*needed);
       const auto memory = binding.is_input ? zeros(bytes) : reserve(MemoryKind::kDevice, bytes);
       if (!memory.ok()) return memory.error();
       const Error error = context.set_tensor_address(i, *memory, bytes);

@@ -110,6 +110,7 @@ struct Options {
   int max_cuda_graphs = 0;  // 0: without
   int64_t max_rows = 16;
   bool is_shape_tensor = false;  // x
+  uint64_t output_bytes = 0;     // that the blob foresees; 0: as many as there are
 };
 
 inline Result<std::unique_ptr<TensorRTDelegate>> make_delegate(
@@ -119,6 +120,7 @@ inline Result<std::unique_ptr<TensorRTDelegate>> make_delegate(
   DelegateParts parts;
   parts.blob = fake_blob(options.max_rows);
   parts.blob.bindings[0].is_shape_tensor = options.is_shape_tensor;
+  if (options.output_bytes > 0) parts.blob.bindings[1].max_bytes = options.output_bytes;
   parts.options.profile_contexts = options.contexts;
   parts.options.profile_selection = options.selection;
   parts.options.default_profile = options.default_profile;

@@ -184,6 +184,14 @@ TEST_F(DelegateTest, AShapeTensorWithoutMemoryIsRefusedByName) {
   EXPECT_TRUE(right(delegate, 8));
 }
 
+TEST_F(DelegateTest, AnEngineWhoseOutputIsMoreThanItsBlobForeseesIsNotLoaded) {
+  Options options;
+  options.output_bytes = 64;
+  EXPECT_EQ(make_delegate(device_, options, engine_).error(), Error::Internal);
+  EXPECT_STREQ(last_error_message(),
+               "tensor 'y' is 8x4, more than the 64 bytes that the blob foresees");
+}
+
 TEST_F(DelegateTest, DeviceTensorsThatAreNotAlignedAreCopiedOnTheDevice) {
   auto& delegate = this->delegate();
   FakeTensor x(*device_, 8, Memory::kUnalignedDevice), y(*device_, 8, Memory::kUnalignedDevice);
