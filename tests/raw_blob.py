@@ -1,11 +1,38 @@
-"""Delegate blobs put together by hand, to be wrong where a test wants them to be."""
+"""Delegate blobs of few fields, and put together by hand, to be wrong where a test wants it."""
 
 from __future__ import annotations
 
+import hashlib
 import struct
 import zlib
+from typing import Any
+
+from executorch_tensorrt.backend.delegate_blob import (
+    DelegateBlob,
+    Flavour,
+    HardwareCompatibility,
+    Profile,
+)
 
 ENGINE = b"an engine"
+
+
+def plain_blob(engine: bytes = ENGINE, **fields: Any) -> DelegateBlob:
+    """A blob of TensorRT-RTX for any GPU, with these fields: without bindings, one profile."""
+    plain: dict[str, Any] = {
+        "engine_id": hashlib.sha256(engine).digest(),
+        "flavour": Flavour.TENSORRT_RTX,
+        "version": (1, 6, 1, 120),
+        "compute_capability": (0, 0),
+        "hardware_compatibility": HardwareCompatibility.NONE,
+        "version_compatible": False,
+        "num_arguments": len(fields.get("bindings", ())),
+        "bindings": (),
+        "profiles": (Profile("default", 0, ()),),
+        "build_options": {},
+        "engine": engine,
+    }
+    return DelegateBlob(**(plain | fields))
 
 
 def seal(metadata: bytes, sections: bytes = b"", *, minor: int = 1, **fields: int) -> bytes:

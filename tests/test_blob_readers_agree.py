@@ -5,7 +5,6 @@ tests/fuzz/fuzz_readers.py does it for as long as one likes.
 
 from __future__ import annotations
 
-import hashlib
 import random
 import sys
 from collections.abc import Iterator
@@ -16,13 +15,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from raw_blob import plain_blob
 
 from executorch_tensorrt.backend import delegate_blob
 from executorch_tensorrt.backend.delegate_blob import (
     Binding,
     DelegateBlob,
-    Flavour,
-    HardwareCompatibility,
     Profile,
     ScalarType,
     ShapeRange,
@@ -85,20 +83,7 @@ def test_agree_on_the_shortest_states_that_may_be(reader: CppReader) -> None:
         State(name, ScalarType.BOOL, (), letters[2 * i], letters[2 * i + 1], StateMode.PING_PONG)
         for i, name in enumerate(letters[:26])
     )
-    blob = DelegateBlob(
-        engine_id=hashlib.sha256(engine).digest(),
-        flavour=Flavour.TENSORRT_RTX,
-        version=(1, 6, 1, 120),
-        compute_capability=(0, 0),
-        hardware_compatibility=HardwareCompatibility.NONE,
-        version_compatible=False,
-        num_arguments=1,
-        bindings=(replace(y, name="output"),),
-        profiles=(Profile("default", 0, ()),),
-        build_options={},
-        engine=engine,
-        states=states,
-    ).to_bytes()
+    blob = plain_blob(bindings=(replace(y, name="output"),), states=states).to_bytes()
     assert disagreement(blob, reader) is None
     assert python_verdict(blob).startswith("accepted")
 
@@ -140,18 +125,11 @@ def blobs(draw: st.DrawFn) -> DelegateBlob:
         bindings.append(Binding(name, dtypes[index], True, argument, shape, most))
     size = dtypes[count].itemsize * 8
     bindings.append(Binding("y", dtypes[count], False, count, (-1, 8), perhaps(size * 3, sizes)))
-    return DelegateBlob(
-        engine_id=hashlib.sha256(engine).digest(),
-        flavour=Flavour.TENSORRT_RTX,
-        version=(1, 6, 1, 120),
-        compute_capability=(0, 0),
-        hardware_compatibility=HardwareCompatibility.NONE,
-        version_compatible=False,
+    return plain_blob(
         num_arguments=perhaps(count + 1, numbers),
         bindings=tuple(bindings),
         profiles=tuple(profiles),
         build_options=perhaps({}, st.dictionaries(names, names, max_size=3)),
-        engine=engine,
         fallback=perhaps(None, st.just(b"a program")),
     )
 

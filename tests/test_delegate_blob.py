@@ -15,14 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from raw_blob import ENGINE, metadata_of, minor_of, seal
+from raw_blob import ENGINE, metadata_of, minor_of, plain_blob, seal
 
 from executorch_tensorrt.backend.delegate_blob import (
     Binding,
     BlobError,
     DelegateBlob,
-    Flavour,
-    HardwareCompatibility,
     Profile,
     ScalarType,
     ShapeRange,
@@ -34,18 +32,11 @@ X = Binding("x", ScalarType.FLOAT32, True, 0, (-1, 4), 8 * 4 * 4)
 Y = Binding("y", ScalarType.FLOAT32, False, 1, (-1, 4), 8 * 4 * 4)
 SMALL = ShapeRange((1, 4), (1, 4), (2, 4))
 LARGE = ShapeRange((2, 4), (4, 4), (8, 4))
-BLOB = DelegateBlob(
-    engine_id=hashlib.sha256(ENGINE).digest(),
-    flavour=Flavour.TENSORRT_RTX,
-    version=(1, 6, 1, 120),
+BLOB = plain_blob(
     compute_capability=(8, 9),
-    hardware_compatibility=HardwareCompatibility.NONE,
-    version_compatible=False,
-    num_arguments=2,
     bindings=(X, Y),
     profiles=(Profile("small", 0, (SMALL,)), Profile("large", 1, (LARGE,))),
     build_options={"optimization_level": "3"},
-    engine=ENGINE,
 )
 
 

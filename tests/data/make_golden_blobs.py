@@ -11,10 +11,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from raw_blob import plain_blob
 
 from executorch_tensorrt.backend.delegate_blob import (
     Binding,
@@ -43,21 +48,18 @@ def fixed(*sizes: int) -> ShapeRange:
 def static() -> DelegateBlob:
     """No dynamic dim: one profile, called default. TensorRT, no fallback."""
     engine = some_bytes("static", 300)
-    return DelegateBlob(
-        engine_id=hashlib.sha256(engine).digest(),
+    return plain_blob(
+        engine,
         flavour=Flavour.TENSORRT,
         version=(11, 1, 0, 33),
         compute_capability=(8, 9),
         hardware_compatibility=HardwareCompatibility.SAME_COMPUTE_CAPABILITY,
-        version_compatible=False,
         num_arguments=2,
         bindings=(
             Binding("image", ScalarType.UINT8, True, 0, (1, 3, 8, 8), 192),
             Binding("logits", ScalarType.FLOAT32, False, 1, (1, 10), 40),
         ),
         profiles=(Profile("default", 0, (fixed(1, 3, 8, 8),)),),
-        build_options={},
-        engine=engine,
     )
 
 
@@ -67,13 +69,8 @@ def two_profiles() -> DelegateBlob:
     decode = ShapeRange((1, 1), (4, 1), (8, 1))
     prefill = ShapeRange((1, 2), (1, 128), (2, 512))
     bounds: list[Shape] = [decode.max, prefill.max]
-    return DelegateBlob(
-        engine_id=hashlib.sha256(engine).digest(),
-        flavour=Flavour.TENSORRT_RTX,
-        version=(1, 6, 1, 120),
-        compute_capability=(0, 0),
-        hardware_compatibility=HardwareCompatibility.NONE,
-        version_compatible=False,
+    return plain_blob(
+        engine,
         num_arguments=4,
         bindings=(
             Binding(
@@ -88,7 +85,6 @@ def two_profiles() -> DelegateBlob:
             Profile("prefill", 1, (prefill, prefill, fixed())),
         ),
         build_options={"optimization_level": "3", "précision": "fp16 → fp32"},
-        engine=engine,
     )
 
 
@@ -97,13 +93,9 @@ def shared_engine_profile() -> DelegateBlob:
     engine = some_bytes("shared_engine_profile", 256)  # ends on a section boundary
     small = ShapeRange((1, 32), (1, 32), (4, 32))
     large = ShapeRange((1, 32), (16, 32), (64, 32))
-    return DelegateBlob(
-        engine_id=hashlib.sha256(engine).digest(),
-        flavour=Flavour.TENSORRT_RTX,
-        version=(1, 6, 1, 120),
+    return plain_blob(
+        engine,
         compute_capability=(12, 0),
-        hardware_compatibility=HardwareCompatibility.NONE,
-        version_compatible=False,
         num_arguments=2,
         bindings=(
             Binding("x", ScalarType.BFLOAT16, True, 0, (-1, 32), 64 * 32 * 2),
@@ -115,15 +107,14 @@ def shared_engine_profile() -> DelegateBlob:
             Profile("passage", 1, (large,)),
         ),
         build_options={"workspace_bytes": "1073741824"},
-        engine=engine,
     )
 
 
 def with_fallback() -> DelegateBlob:
     """A fallback program; compatible with other versions and GPUs."""
     engine = some_bytes("with_fallback", 401)
-    return DelegateBlob(
-        engine_id=hashlib.sha256(engine).digest(),
+    return plain_blob(
+        engine,
         flavour=Flavour.TENSORRT,
         version=(10, 13, 2, 6),
         compute_capability=(8, 0),
@@ -136,7 +127,6 @@ def with_fallback() -> DelegateBlob:
         ),
         profiles=(Profile("default", 0, (ShapeRange((0, 4), (8, 4), (16, 4)),)),),
         build_options={"cpu_fallback": "xnnpack"},
-        engine=engine,
         fallback=some_bytes("fallback program", 129),
     )
 
@@ -144,13 +134,9 @@ def with_fallback() -> DelegateBlob:
 def shape_tensor() -> DelegateBlob:
     """A shape tensor, element types the others lack, and arguments that the engine does not use."""
     engine = some_bytes("shape_tensor", 64)
-    return DelegateBlob(
-        engine_id=hashlib.sha256(engine).digest(),
-        flavour=Flavour.TENSORRT_RTX,
-        version=(1, 6, 1, 120),
+    return plain_blob(
+        engine,
         compute_capability=(9, 0),
-        hardware_compatibility=HardwareCompatibility.NONE,
-        version_compatible=False,
         num_arguments=7,
         bindings=(
             Binding("x", ScalarType.INT8, True, 0, (-1, 1, 1, 1, 1, 1, 1, 2), 10),
@@ -170,8 +156,6 @@ def shape_tensor() -> DelegateBlob:
                 ),
             ),
         ),
-        build_options={},
-        engine=engine,
     )
 
 
@@ -203,13 +187,8 @@ def kv_cache() -> DelegateBlob:
         StateMode.ALIAS,
         some_bytes("value cache", 1 * 2 * 16 * 4 * 2),
     )
-    return DelegateBlob(
-        engine_id=hashlib.sha256(engine).digest(),
-        flavour=Flavour.TENSORRT_RTX,
-        version=(1, 6, 1, 120),
-        compute_capability=(0, 0),
-        hardware_compatibility=HardwareCompatibility.NONE,
-        version_compatible=False,
+    return plain_blob(
+        engine,
         num_arguments=4,
         bindings=(
             Binding("tokens", ScalarType.INT64, True, 0, (1, -1), 8 * 8),
@@ -221,8 +200,6 @@ def kv_cache() -> DelegateBlob:
             Profile("decode", 0, (decode, start, decode_rows)),
             Profile("prefill", 1, (prefill, start, prefill_rows)),
         ),
-        build_options={},
-        engine=engine,
         fallback=some_bytes("fallback of kv_cache", 77),
         states=(key, value),
         index_checks=(
