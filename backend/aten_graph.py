@@ -111,6 +111,8 @@ def aten_graph(
                 node.name,
             )
         else:
+            if node.op == "get_attr":  # a branch of control flow
+                root.add_module(node.target, program.graph_module.get_submodule(node.target))
             copy = graph.node_copy(node, lambda arg: env[arg])
         copy.meta = dict(node.meta)
         copy.meta.pop("delegation_tag", None)

@@ -259,7 +259,8 @@ def use_number_operands(module: GraphModule) -> None:
     """
     for node in list(module.graph.find_nodes(op="get_attr")):
         constant = getattr(module, node.target)
-        if constant.dim() != 0 or not _fits_int32(constant):
+        is_number = isinstance(constant, torch.Tensor) and constant.dim() == 0  # or a branch
+        if not is_number or not _fits_int32(constant):
             continue
         for user in list(node.users):
             if user.target not in _NUMBER_OPERAND or len(user.args) < 2 or user.args[1] is not node:

@@ -128,6 +128,7 @@ def _aten_program(partition: ExportedProgram, guarded: Sequence[Guarded]) -> Exp
         add_guard(module, guarded, nodes)
     _copy_attention_results(module)
     _make_remainders_positive(module)
+    _round_remainders_down(module)
     accumulate_in_float32(module)
     specs = {
         nodes[old].name: spec
@@ -201,6 +202,32 @@ def _make_remainders_positive(module: GraphModule) -> None:
                 raised = graph.call_function(operator.add, (left, -(int(low) // right) * right))
             raised.meta["val"] = value + raised.args[1]
             node.args = (raised, right)
+    module.recompile()
+
+
+def _round_remainders_down(module: GraphModule) -> None:
+    """Computes remainders of integers from quotients that are rounded down.
+
+    ExecuTorch's kernel gives them the dividend's sign, as C does, not the divisor's.
+    """
+    graph = module.graph
+    for node in list(graph.nodes):
+        if node.target not in (aten.remainder.Scalar, aten.remainder.Tensor):
+            continue
+        value = node.meta["val"]
+        if value.is_floating_point():
+            continue
+        overload = "Scalar" if node.target is aten.remainder.Scalar else "Tensor"
+        divide, multiply = getattr(aten.div, f"{overload}_mode"), getattr(aten.mul, overload)
+        left, right = node.args
+        with graph.inserting_before(node):
+            quotient = graph.call_function(divide, (left, right), {"rounding_mode": "floor"})
+            product = graph.call_function(multiply, (quotient, right))
+            remainder = graph.call_function(aten.sub.Tensor, (left, product))
+        for new in (quotient, product, remainder):
+            new.meta["val"] = value
+        node.replace_all_uses_with(remainder)
+        graph.erase_node(node)
     module.recompile()
 
 

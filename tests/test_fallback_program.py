@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from models import seeded
 from torch import nn
@@ -33,3 +34,29 @@ def test_numbers_of_the_fallback_are_kept_apart_from_those_of_the_partition() ->
     program = export(model, (x,), options=CompileOptions(cpu_fallback=True))
     [y] = ett.load(program.buffer, device="cpu")["forward"](x)
     torch.testing.assert_close(torch.as_tensor(y), model(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.float32])
+def test_remainders_have_the_sign_of_the_divisor(dtype: torch.dtype) -> None:
+    class Remainders(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return x % 7, x % -3, torch.remainder(x, y)
+
+    x = torch.arange(-12, 13).to(dtype)
+    y = torch.where(x % 2 == 0, torch.tensor(5), torch.tensor(-5)).to(dtype)
+    program = export(Remainders(), (x, y), options=CompileOptions(cpu_fallback=True))
+    answers = ett.load(program.buffer, device="cpu")["forward"](x, y)
+    for answer, right in zip(answers, Remainders()(x, y), strict=True):
+        torch.testing.assert_close(torch.as_tensor(answer), right)
+
+
+def test_branches_stay_outside_and_their_program_executes() -> None:
+    class Branches(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x * 2,)) * 3
+
+    x = torch.randn(4, 8)
+    program = export(Branches(), (x,), options=CompileOptions(cpu_fallback=True))
+    forward = ett.load(program.buffer, device="cpu")["forward"]
+    for inputs in (x.abs(), -x.abs()):
+        torch.testing.assert_close(torch.as_tensor(forward(inputs)[0]), Branches()(inputs))
