@@ -43,11 +43,11 @@ def every_dtype() -> Case:
             i32: torch.Tensor,
             u8: torch.Tensor,
         ) -> tuple[torch.Tensor, ...]:
-            y = self.linear(bf) * flag.to(torch.bfloat16) + 0.5
+            y = bf * flag.to(torch.bfloat16) + 0.5
             narrow = (y.to(torch.int8), (y.float() * 10).abs().to(torch.uint8))
             integers = (i32 // 2, i32 % 3, i32.to(torch.int64) + 1, i8 + 1)
             floats = (i8.to(torch.float32) * 2, half * 2.0 + 1, y.float(), u8.float() / 255.0)
-            return (*floats, *integers, *narrow, y, ~flag, y > 0, flag & (i32 > 0))
+            return (*floats, *integers, *narrow, y, self.linear(y), ~flag, y > 0, flag & (i32 > 0))
 
     dtypes = (torch.int8, torch.bool, torch.bfloat16, torch.float16, torch.int32, torch.uint8)
     names = ("i8", "flag", "bf", "half", "i32", "u8")

@@ -35,6 +35,9 @@ class Report(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
+        self.forget()
+
+    def forget(self) -> None:
         self.taken = self.operators = self.partitions = 0
         self.reasons: list[str] = []
         self.build_seconds = 0.0
@@ -65,15 +68,22 @@ def measured(maker: Any) -> dict[str, Any]:
     from models import blobs
 
     from executorch_tensorrt import CompileOptions, export
+    from executorch_tensorrt.backend.fallback_program import FallbackBuildError
+    from executorch_tensorrt.runtime import TensorRTError
 
     row: dict[str, Any] = {}
     try:
         case = made(maker)
         profiles = case.optimization_profiles()
-        options = CompileOptions(cpu_fallback=True)
         traced = trace(case, profiles)
         with Report() as report:
-            program = export(traced, profiles=profiles, options=options)
+            try:
+                options = CompileOptions(cpu_fallback=True)
+                program = export(traced, profiles=profiles, options=options)
+            except FallbackBuildError as error:
+                row["not_executed"] = one_line(error)
+                report.forget()
+                program = export(traced, profiles=profiles)
         row |= {
             "parameters": sum(value.numel() for value in case.model.parameters()),
             "partitions": report.partitions,
@@ -83,12 +93,20 @@ def measured(maker: Any) -> dict[str, Any]:
             "build_seconds": round(report.build_seconds, 2),
             "plan_bytes": sum(len(blob.engine) for blob in blobs(program)),
         }
-        row |= worst_error(case, program.buffer)
+        if "not_executed" not in row:
+            try:
+                row |= worst_error(case, program.buffer)
+            except TensorRTError as error:
+                row["not_executed"] = one_line(error)
         alone = export(traced, profiles=profiles[-1:])
         row["plan_bytes_of_one"] = sum(len(blob.engine) for blob in blobs(alone))
     except Exception:
         row["traceback"] = traceback.format_exc()
     return row
+
+
+def one_line(error: Exception) -> str:
+    return str(error).splitlines()[0].replace("|", "\\|")
 
 
 def trace(case: Any, profiles: Any) -> Any:
@@ -175,11 +193,13 @@ def table(rows: dict[str, dict[str, Any]]) -> list[str]:
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for name, row in rows.items():
-        if "worst_error" not in row:
+        if "traceback" in row:
             lines.append(f"| {name} | failed | | | | | |")
             continue
         share = f"{row['taken']} of {row['operators']}"
-        error = "wrong" if row["wrong"] else f"{row['worst_error']:.1e}"
+        error = "not executed"
+        if "worst_error" in row:
+            error = "wrong" if row["wrong"] else f"{row['worst_error']:.1e}"
         plan, one = (row.get(key, 0) / 1e6 for key in ("plan_bytes", "plan_bytes_of_one"))
         lines.append(
             f"| {name} | {row['partitions']} | {share} | {row['build_seconds']:.1f} "
@@ -193,17 +213,19 @@ def outside(rows: dict[str, dict[str, Any]]) -> list[str]:
     for name, row in rows.items():
         for reason in row.get("reasons", ()):
             lines.append(f"- {name}: {reason}")
+        if "not_executed" in row:
+            lines.append(f"- {name}: not executed on the CPU: {row['not_executed']}")
     return lines or ["Nothing."]
 
 
 def summary(rows: dict[str, dict[str, Any]], cases: dict[str, Any]) -> str:
-    done = {name: row for name, row in rows.items() if "worst_error" in row}
-    whole = sum(row["partitions"] == 1 for row in done.values())
+    built = [row for row in rows.values() if "traceback" not in row]
+    executed = [row for row in built if "worst_error" in row]
     return (
-        f"{len(rows)} models of {len(cases)} measured: {whole} in one partition, "
-        f"{len(done)} built and executed, "
-        f"{sum(bool(row['wrong']) for row in done.values())} with wrong answers, "
-        f"{len(rows) - len(done)} failed."
+        f"{len(rows)} models of {len(cases)} measured: "
+        f"{sum(row['partitions'] == 1 for row in built)} in one partition, {len(built)} built, "
+        f"{len(executed)} executed, {sum(bool(row['wrong']) for row in executed)} with wrong "
+        f"answers, {len(rows) - len(built)} failed."
     )
 
 
