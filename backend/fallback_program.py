@@ -59,6 +59,7 @@ def build_fallback_program(partition: ExportedProgram, guarded: Sequence[Guarded
         FallbackBuildError: The partition needs an operator that ExecuTorch has no CPU kernel for.
     """
     started = time.perf_counter()
+    _check_convolutions(partition)
     try:
         manager, kind = _lower(_aten_program(partition, guarded), xnnpack=True), "XNNPACK"
     except Exception as error:  # Whatever XNNPACK's partitioner stumbles over, portable ops do.
@@ -114,6 +115,16 @@ def _check_kernels(program: ExecutorchProgramManager) -> None:
             f"cpu_fallback=True: ExecuTorch has no CPU kernel for {', '.join(missing)}; rewrite "
             "the model without it, or export with cpu_fallback=False"
         )
+
+
+def _check_convolutions(partition: ExportedProgram) -> None:
+    """ExecuTorch's kernel of convolutions refuses three dims only when it is called."""
+    for node in partition.graph.nodes:
+        if "convolution" in str(node.target) and node.args[0].meta["val"].dim() == 5:
+            raise FallbackBuildError(
+                f"cpu_fallback=True: ExecuTorch's CPU kernel convolves along one or two dims, and "
+                f"'{node.name}' does along three; export with cpu_fallback=False"
+            )
 
 
 def _aten_program(partition: ExportedProgram, guarded: Sequence[Guarded]) -> ExportedProgram:

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 import executorch_tensorrt as ett
 from executorch_tensorrt import CompileOptions, export
+from executorch_tensorrt.backend.fallback_program import FallbackBuildError
 
 
 class Gates(nn.Module):
@@ -60,3 +61,9 @@ def test_branches_stay_outside_and_their_program_executes() -> None:
     forward = ett.load(program.buffer, device="cpu")["forward"]
     for inputs in (x.abs(), -x.abs()):
         torch.testing.assert_close(torch.as_tensor(forward(inputs)[0]), Branches()(inputs))
+
+
+def test_a_convolution_along_three_dims_is_refused_when_the_fallback_is_built() -> None:
+    model, x = nn.Sequential(nn.Conv3d(2, 2, 1)), torch.zeros(1, 2, 3, 3, 3)
+    with pytest.raises(FallbackBuildError, match="'aten_convolution_default' does along three"):
+        export(model.eval(), (x,), options=CompileOptions(cpu_fallback=True))

@@ -98,7 +98,7 @@ def measured(maker: Any) -> dict[str, Any]:
                 row |= worst_error(case, program.buffer)
             except TensorRTError as error:
                 row["not_executed"] = one_line(error)
-        alone = export(traced, profiles=profiles[-1:])
+        alone = export(trace(case, profiles[-1:]), profiles=profiles[-1:])
         row["plan_bytes_of_one"] = sum(len(blob.engine) for blob in blobs(alone))
     except Exception:
         row["traceback"] = traceback.format_exc()
