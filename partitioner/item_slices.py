@@ -72,9 +72,11 @@ def _at_positions(node: Node) -> Node | None:
         if positions is None:
             return None
         dim = arguments.get("dim", 0) % source.meta["val"].dim()
-        indices = [None] * dim + [positions]
+        # Like a slice's start it has no rows counted from the end, which an index_put has.
         with graph.inserting_before(node):
-            return insert_call(graph, aten.index_put.default, (node.args[0], indices, source))
+            return insert_call(
+                graph, aten.index_copy.default, (node.args[0], dim, positions, source)
+            )
     if node.target is aten.slice.Tensor:
         arguments = _named(node, ("self", "dim", "start", "end", "step"))
         dim = arguments.get("dim", 0)
