@@ -120,7 +120,9 @@ def _check_kernels(program: ExecutorchProgramManager) -> None:
 def _check_convolutions(partition: ExportedProgram) -> None:
     """ExecuTorch's kernel of convolutions refuses three dims only when it is called."""
     for node in partition.graph.nodes:
-        if "convolution" in str(node.target) and node.args[0].meta["val"].dim() == 5:
+        if node.op != "call_function" or "convolution" not in str(node.target):
+            continue
+        if node.args[0].meta["val"].dim() == 5:
             raise FallbackBuildError(
                 f"cpu_fallback=True: ExecuTorch's CPU kernel convolves along one or two dims, and "
                 f"'{node.name}' does along three; export with cpu_fallback=False"
