@@ -16,7 +16,7 @@ def propose_partitions(graph: Graph, is_supported: Callable[[Node], bool]) -> li
     and comes back to some. The supported nodes of one level are a partition: a path that leaves it
     goes on to lower levels only, so that no two partitions need each other's results. Elements of
     a tuple are where it is made. Takes time in proportion to the graph, where torch.fx's
-    CapabilityBasedPartitioner took a quarter of an hour for a T5 of two layers.
+    CapabilityBasedPartitioner took minutes for a T5 of two layers.
     """
     level: dict[Node, int] = {}
     supported: set[Node] = set()
