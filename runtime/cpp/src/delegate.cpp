@@ -262,8 +262,7 @@ Error TensorRTDelegate::submit_call(Call& call) {
     call.slot->in_callers_graph = true;
     return submit(*call.slot, call.stream);
   }
-  std::shared_lock<std::shared_mutex> lock(enqueue_mutex(), std::defer_lock);
-  if (!parts_.device->reads_host_memory()) lock.lock();
+  const auto lock = lock_enqueue(*parts_.device);
   return submit(*call.slot, call.stream);
 }
 

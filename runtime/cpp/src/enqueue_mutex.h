@@ -1,7 +1,10 @@
 // Keeps enqueues of TensorRT and captures of CUDA graphs apart.
 #pragma once
 
+#include <mutex>
 #include <shared_mutex>
+
+#include "device.h"
 
 namespace executorch_tensorrt {
 
@@ -13,6 +16,13 @@ namespace executorch_tensorrt {
 inline std::shared_mutex& enqueue_mutex() {
   static auto* mutex = new std::shared_mutex;  // outlives static delegates
   return *mutex;
+}
+
+/// To be held around an enqueue. Locks nothing where the host computes, which captures nothing.
+inline std::shared_lock<std::shared_mutex> lock_enqueue(const Device& device) {
+  std::shared_lock<std::shared_mutex> lock(enqueue_mutex(), std::defer_lock);
+  if (!device.reads_host_memory()) lock.lock();
+  return lock;
 }
 
 }  // namespace executorch_tensorrt

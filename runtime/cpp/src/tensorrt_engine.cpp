@@ -29,7 +29,10 @@ constexpr size_t kMaxShapeChangesRTX = 4096;
 class TensorRTEngine final : public Engine, public std::enable_shared_from_this<TensorRTEngine> {
  public:
   TensorRTEngine(const DelegateBlob& blob, Device& device)
-      : device_(device), bindings_(blob.tensors()), placeholder_(device, MemoryKind::kDevice) {}
+      : device_(device),
+        flavour_(blob.flavour),
+        bindings_(blob.tensors()),
+        placeholder_(device, MemoryKind::kDevice) {}
 
   ~TensorRTEngine() override {
     const DeviceScope scope(device_);
@@ -48,7 +51,9 @@ class TensorRTEngine final : public Engine, public std::enable_shared_from_this<
   bool knows_shapes_before_enqueue() const override { return true; }
   /// Streamed weights are copied from the host while the engine executes.
   bool can_be_captured() const override { return engine_->getStreamableWeightsSize() == 0; }
-  size_t max_shape_changes() const override { return max_shape_changes_; }
+  size_t max_shape_changes() const override {
+    return flavour_ == Flavour::kTensorRTRTX ? kMaxShapeChangesRTX : 0;
+  }
   Result<std::unique_ptr<ExecutionContext>> create_execution_context() override;
 
   Error check_describes(const DelegateBlob& blob) const override;
@@ -63,7 +68,7 @@ class TensorRTEngine final : public Engine, public std::enable_shared_from_this<
   Error set_weight_streaming_budget(const EngineOptions& options);
 
   Device& device_;
-  size_t max_shape_changes_ = 0;
+  const Flavour flavour_;
   const std::vector<Binding> bindings_;  // all tensors of the engine, as the blob counts them
   std::unique_ptr<nvinfer1::IRuntime> runtime_;
   std::unique_ptr<nvinfer1::ICudaEngine> engine_;
@@ -113,7 +118,6 @@ Error TensorRTEngine::load(const DelegateBlob& blob, const TensorRTLibrary& libr
   const DeviceScope scope(device_);
   if (scope.error() != Error::Ok) return scope.error();
   if (const Error error = placeholder_.reserve(kTensorAlignment); error != Error::Ok) return error;
-  if (library.flavour == Flavour::kTensorRTRTX) max_shape_changes_ = kMaxShapeChangesRTX;
 
   // The version is what TensorRT takes the caller to be compiled for. can_call() has seen to that,
   // and TensorRT-RTX would not know a TensorRT's.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <set>
-#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -101,8 +100,7 @@ struct WarmUp {
       if (error != Error::Ok) return error;
     }
     if (const Error error = bind_state(context); error != Error::Ok) return error;
-    std::shared_lock<std::shared_mutex> lock(enqueue_mutex(), std::defer_lock);
-    if (!device.reads_host_memory()) lock.lock();
+    const auto lock = lock_enqueue(device);
     return context.enqueue(stream);
   }
 };
