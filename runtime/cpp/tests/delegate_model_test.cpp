@@ -2,7 +2,6 @@
 // a model of what must come of them.
 #include <iostream>
 #include <list>
-#include <random>
 
 #include "delegate_fixture.h"
 #include "model_runs.h"
@@ -43,9 +42,9 @@ struct Started {
   float expected;
 };
 
-class World {
+class World : public ModelWorld<World> {
  public:
-  explicit World(unsigned seed) : random_(seed) {
+  explicit World(unsigned seed) : ModelWorld(seed) {
     for (const Memory memory : kMemories) {
       for (int i = 0; i < 2; ++i)
         pool_.push_back(std::make_unique<FakeTensor>(*device_, 1, memory));
@@ -65,9 +64,6 @@ class World {
     finish();
   }
 
-  const std::string& steps() const { return steps_; }
-  static int faults_fired, calls_right, calls_refused;
-
  private:
   static constexpr Memory kMemories[] = {Memory::kPageable, Memory::kPageLocked, Memory::kDevice,
                                          Memory::kUnalignedDevice};
@@ -75,24 +71,6 @@ class World {
   static const char* name(Memory memory) {
     constexpr const char* kNames[] = {"pageable", "page-locked", "device", "unaligned"};
     return kNames[static_cast<int>(memory)];
-  }
-  int below(int limit) { return static_cast<int>(random_() % static_cast<unsigned>(limit)); }
-  bool one_in(int n) { return below(n) == 0; }
-  void say(const std::string& step) { steps_ += "  " + step + "\n"; }
-
-  /// The next calls at the seams fail, from the k-th on.
-  std::string plan_fault() {
-    if (!one_in(3)) return "";
-    const int k = 1 + below(14), times = one_in(4) ? 2 : 1;
-    device_->faults.fail_call(k, times);
-    return " fault at " + std::to_string(k) + (times == 2 ? " and the next" : "");
-  }
-  /// Whether one was injected since.
-  bool end_faults() {
-    const bool fired = device_->faults.fired();
-    device_->faults.clear();
-    faults_fired += fired;
-    return fired;
   }
 
   void load() {
@@ -106,7 +84,7 @@ class World {
     const auto engine = std::make_shared<FakeEngine>(device_, made.bias);
     engine->refuses_capture = one_in(6);
     say("load graphs " + std::to_string(options.max_cuda_graphs) +
-        (options.contexts == ProfileContexts::kSingle ? " single" : "") + plan_fault());
+        (options.contexts == ProfileContexts::kSingle ? " single" : "") + plan_fault(14));
     auto delegate = make_delegate(device_, options, engine);
     const bool fired = end_faults();
     if (!delegate.ok()) {
@@ -179,7 +157,7 @@ class World {
     };
     const bool returns_early = stream < 2 && is_on_device(x_memory) && is_on_device(y_memory);
     say("execute " + std::to_string(rows) + " rows, " + name(x_memory) + " to " + name(y_memory) +
-        ", pin '" + pin.text + "', stream " + std::to_string(stream) + plan_fault());
+        ", pin '" + pin.text + "', stream " + std::to_string(stream) + plan_fault(14));
 
     const Error error = run(*it, call, pin, stream);
     const std::string text = last_error_message();
@@ -255,18 +233,10 @@ class World {
     EXPECT_LE(counts.graph_replays + counts.graph_misses, counts.executions + counts.failures);
   }
 
-  const std::shared_ptr<FakeDevice> device_ = std::make_shared<FakeDevice>();
-  const Stream streams_[2] = {device_->new_callers_stream(), device_->new_callers_stream()};
-  std::minstd_rand random_;
-  std::string steps_;
   std::vector<std::unique_ptr<FakeTensor>> pool_;
   std::list<Started> started_, abandoned_;
   std::list<Loaded> loaded_;  // go before the tensors that they may use
 };
-
-int World::faults_fired = 0;
-int World::calls_right = 0;
-int World::calls_refused = 0;
 
 TEST(DelegateModelTest, WhateverIsLoadedExecutedAndFailsAnswersAreRightOrErrorsNameTheCause) {
   const int count = run_model<World>(kSteps);

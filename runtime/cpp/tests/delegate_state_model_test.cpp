@@ -3,7 +3,6 @@
 #include <iostream>
 #include <list>
 #include <optional>
-#include <random>
 
 #include "model_runs.h"
 #include "state_fixture.h"
@@ -14,9 +13,9 @@ namespace {
 
 constexpr int kSteps = 100;
 
-class StateWorld {
+class StateWorld : public ModelWorld<StateWorld> {
  public:
-  explicit StateWorld(unsigned seed) : random_(seed) {
+  explicit StateWorld(unsigned seed) : ModelWorld(seed) {
     for (int i = 0; i < 3; ++i) pool_.push_back(std::make_unique<CallTensors>(*device_, i));
   }
 
@@ -40,8 +39,7 @@ class StateWorld {
     for (ModelSet& set : sets_) probe(set);
   }
 
-  const std::string& steps() const { return steps_; }
-  static int faults_fired, calls_right, calls_refused, states_lost;
+  static int states_lost;
 
  private:
   struct Loaded {
@@ -51,30 +49,6 @@ class StateWorld {
     bool broken = false;  // it met a fault that could not be drained
     uint64_t executions = 0, failures = 0;
   };
-
-  int below(int limit) { return static_cast<int>(random_() % static_cast<unsigned>(limit)); }
-  bool one_in(int n) { return below(n) == 0; }
-  void say(const std::string& step) { steps_ += "  " + step + "\n"; }
-  template <typename List>
-  typename List::value_type& any(List& list) {
-    auto it = list.begin();
-    std::advance(it, below(static_cast<int>(list.size())));
-    return *it;
-  }
-
-  /// The next calls at the seams fail, from the k-th on.
-  std::string plan_fault(int most) {
-    if (!one_in(3)) return "";
-    const int k = 1 + below(most), times = one_in(4) ? 2 : 1;
-    device_->faults.fail_call(k, times);
-    return " fault at " + std::to_string(k) + (times == 2 ? " and the next" : "");
-  }
-  bool end_faults() {
-    const bool fired = device_->faults.fired();
-    device_->faults.clear();
-    faults_fired += fired;
-    return fired;
-  }
 
   /// Alone, or in the family of one that is there.
   void load() {
@@ -323,10 +297,6 @@ class StateWorld {
     probe(set);
   }
 
-  const std::shared_ptr<FakeDevice> device_ = std::make_shared<FakeDevice>();
-  const Stream streams_[2] = {device_->new_callers_stream(), device_->new_callers_stream()};
-  std::minstd_rand random_;
-  std::string steps_;
   std::vector<std::unique_ptr<CallTensors>> pool_;
   std::vector<std::unique_ptr<CallTensors>> own_;
   std::vector<CallTensors*> started_;
@@ -336,9 +306,6 @@ class StateWorld {
   std::list<Loaded> loaded_;  // go before the tensors that they may use
 };
 
-int StateWorld::faults_fired = 0;
-int StateWorld::calls_right = 0;
-int StateWorld::calls_refused = 0;
 int StateWorld::states_lost = 0;
 
 TEST(DelegateStateModelTest, WhateverIsExecutedAndFailsStatesAreRightAsBeforeOrSaidToBeLost) {

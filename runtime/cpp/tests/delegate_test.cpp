@@ -161,27 +161,19 @@ TEST_F(DelegateTest, AnOutputWithoutMemoryGetsTheDelegatesOwn) {
 }
 
 TEST_F(DelegateTest, AnInputWithoutMemoryIsRefusedByName) {
-  auto& delegate = this->delegate();
-  FakeTensor y(*device_, 8, false);
-  auto nowhere = executorch::extension::from_blob(nullptr, {8, 4}, ScalarType::Float);
-  EValue x(*nowhere);
-  EValue* args[] = {&x, &y.value()};
-  EXPECT_EQ(delegate.execute({args, 2}), Error::InvalidArgument);
-  EXPECT_STREQ(last_error_message(), "input 'x' has no memory");
-  EXPECT_TRUE(right(delegate, 8));
-}
-
-TEST_F(DelegateTest, AShapeTensorWithoutMemoryIsRefusedByName) {
-  Options options;
-  options.is_shape_tensor = true;
-  auto& delegate = this->delegate(options);
-  FakeTensor y(*device_, 8, false);
-  auto nowhere = executorch::extension::from_blob(nullptr, {8, 4}, ScalarType::Float);
-  EValue x(*nowhere);
-  EValue* args[] = {&x, &y.value()};
-  EXPECT_EQ(delegate.execute({args, 2}), Error::InvalidArgument);
-  EXPECT_STREQ(last_error_message(), "input 'x' has no memory");
-  EXPECT_TRUE(right(delegate, 8));
+  for (const bool is_shape_tensor : {false, true}) {
+    SCOPED_TRACE(is_shape_tensor);
+    Options options;
+    options.is_shape_tensor = is_shape_tensor;
+    auto& delegate = this->delegate(options);
+    FakeTensor y(*device_, 8, false);
+    auto nowhere = executorch::extension::from_blob(nullptr, {8, 4}, ScalarType::Float);
+    EValue x(*nowhere);
+    EValue* args[] = {&x, &y.value()};
+    EXPECT_EQ(delegate.execute({args, 2}), Error::InvalidArgument);
+    EXPECT_STREQ(last_error_message(), "input 'x' has no memory");
+    EXPECT_TRUE(right(delegate, 8));
+  }
 }
 
 TEST_F(DelegateTest, AnEngineWhoseOutputIsMoreThanItsBlobForeseesIsNotLoaded) {
