@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from enum import IntEnum
 from typing import TypeVar
 
 from .blob_types import MAX_RANK, Shape, refuse
+
+_BLOCK_BYTES = 1 << 24
 
 _Member = TypeVar("_Member", bound=IntEnum)
 
@@ -17,6 +22,16 @@ def member(kind: type[_Member], value: int, what: str) -> _Member:
         return kind(value)
     except ValueError:
         refuse(what, f"{value} is not known")
+
+
+def append_hashed(out: io.BytesIO, data: memoryview) -> bytes:
+    """Appends bytes and returns their SHA-256, which another thread computes meanwhile."""
+    with ThreadPoolExecutor(1, "blob-hash") as pool:
+        digest = pool.submit(lambda: hashlib.sha256(data).digest())
+        # In blocks, as a copy holds Python's lock, which the thread needs to begin.
+        for start in range(0, len(data), _BLOCK_BYTES):
+            out.write(data[start : start + _BLOCK_BYTES])
+    return digest.result()
 
 
 class Writer:

@@ -7,12 +7,13 @@ docs/blob_format.md describes the bytes. The C++ runtime reads the same blobs wi
 from __future__ import annotations
 
 import hashlib
+import io
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .blob_bytes import Reader, Writer, member
+from .blob_bytes import Reader, Writer, append_hashed, member
 from .blob_checks import check_contents, check_states
 from .blob_state_fields import (
     read_index_check,
@@ -68,6 +69,9 @@ EXTERNAL = 0  # an engine's offset where it lies outside the blob
 
 _HEADER = struct.Struct("<4sHHII6Q")
 _HEADER_PREFIX = struct.Struct("<4sHH")
+_METADATA_PREFIX = struct.Struct("<HHQQ")
+_ID_BYTES = hashlib.sha256().digest_size
+_ENGINE_ID = slice(_METADATA_PREFIX.size, _METADATA_PREFIX.size + _ID_BYTES)
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,7 @@ class DelegateBlob:
     """A delegate blob's contents.
 
     Attributes:
-        engine_id: SHA-256 of `engine`.
+        engine_id: SHA-256 of `engine`; b"" has `to_bytes` compute it.
         flavour: The TensorRT that built the engine.
         version: Its version: major, minor, patch, build.
         compute_capability: GPU generation the engine is tied to; (0, 0) if to none when built.
@@ -112,26 +116,15 @@ class DelegateBlob:
     guard: str | None = None
     index_checks: tuple[IndexCheck, ...] = ()
 
-    def to_bytes(self, *, check_engine_id: bool = True) -> bytes:
-        """The blob's bytes; the engine is copied once, into them.
-
-        Args:
-            check_engine_id: Whether to compare `engine_id` with the engine, which means reading all
-                of it.
+    def to_bytes(self) -> bytes:
+        """The blob's bytes; the engine is copied once, into them, and its id computed meanwhile.
 
         Raises:
             BlobError: The contents are inconsistent, so that no reader would accept the blob.
         """
         engine = memoryview(self.engine).cast("B")
         fallback = memoryview(b"" if self.fallback is None else self.fallback).cast("B")
-        if self.fallback is not None and not fallback:
-            refuse("fallback", "is empty; None says that there is none")
-        if not engine and not self.external_engine_bytes:
-            refuse("engine", "is empty")
-        if engine and self.external_engine_bytes:
-            refuse("engine", "is in the blob and, by external_engine_bytes, outside")
-        if engine and check_engine_id and self.engine_id != hashlib.sha256(engine).digest():
-            refuse("engine id", "is not the SHA-256 of the engine")
+        self._check_sections(engine, fallback)
         _check(self)
         engine_bytes = len(engine) or self.external_engine_bytes
         metadata = _write_metadata(self, engine_bytes, len(fallback))
@@ -139,22 +132,44 @@ class DelegateBlob:
         engine_offset = _aligned(metadata_end) if engine else EXTERNAL
         engine_end = engine_offset + len(engine) if engine else metadata_end
         fallback_offset = _aligned(engine_end) if fallback else 0
-        header = _HEADER.pack(
-            MAGIC,
-            VERSION_MAJOR,
-            VERSION_MINOR,
-            HEADER_BYTES,
-            zlib.crc32(metadata),
-            HEADER_BYTES,
-            len(metadata),
-            engine_offset,
-            engine_bytes,
-            fallback_offset,
-            len(fallback),
+        blob = io.BytesIO()
+        if engine:
+            blob.seek(engine_offset)
+            engine_id = append_hashed(blob, engine)
+            if self.engine_id not in (b"", engine_id):
+                refuse("engine id", "is not the SHA-256 of the engine")
+            metadata[_ENGINE_ID] = engine_id
+        if fallback:
+            blob.seek(fallback_offset)
+            blob.write(fallback)
+        blob.seek(0)
+        blob.write(
+            _HEADER.pack(
+                MAGIC,
+                VERSION_MAJOR,
+                VERSION_MINOR,
+                HEADER_BYTES,
+                zlib.crc32(metadata),
+                HEADER_BYTES,
+                len(metadata),
+                engine_offset,
+                engine_bytes,
+                fallback_offset,
+                len(fallback),
+            )
         )
-        before_engine = bytes(engine_offset - metadata_end) if engine else b""
-        before_fallback = bytes(fallback_offset - engine_end) if fallback else b""
-        return b"".join((header, metadata, before_engine, engine, before_fallback, fallback))
+        blob.write(metadata)
+        return blob.getvalue()
+
+    def _check_sections(self, engine: memoryview, fallback: memoryview) -> None:
+        if self.fallback is not None and not fallback:
+            refuse("fallback", "is empty; None says that there is none")
+        if not engine and not self.external_engine_bytes:
+            refuse("engine", "is empty")
+        if engine and self.external_engine_bytes:
+            refuse("engine", "is in the blob and, by external_engine_bytes, outside")
+        if len(self.engine_id) != _ID_BYTES and (self.engine_id or not engine):
+            refuse("engine id", f"has {len(self.engine_id)} bytes, not {_ID_BYTES}")
 
     @staticmethod
     def from_bytes(buffer: Buffer) -> DelegateBlob:
@@ -190,10 +205,10 @@ def _aligned(offset: int) -> int:
 # --- Writing -------------------------------------------------------------------------------------
 
 
-def _write_metadata(blob: DelegateBlob, engine_bytes: int, fallback_bytes: int) -> bytes:
+def _write_metadata(blob: DelegateBlob, engine_bytes: int, fallback_bytes: int) -> bytearray:
     writer = Writer()
-    writer.data += struct.pack("<HHQQ", VERSION_MAJOR, VERSION_MINOR, engine_bytes, fallback_bytes)
-    writer.data += blob.engine_id
+    writer.data += _METADATA_PREFIX.pack(VERSION_MAJOR, VERSION_MINOR, engine_bytes, fallback_bytes)
+    writer.data += blob.engine_id or bytes(_ID_BYTES)
     writer.integer("B", member(Flavour, blob.flavour, "flavour"), "flavour")
     _write_numbers(writer, blob.version, 4, "TensorRT version")
     _write_numbers(writer, blob.compute_capability, 2, "compute capability")
@@ -231,7 +246,7 @@ def _write_metadata(blob: DelegateBlob, engine_bytes: int, fallback_bytes: int) 
     writer.integer("I", len(blob.index_checks), "index check count")
     for check in blob.index_checks:
         write_index_check(writer, check)
-    return bytes(writer.data)
+    return writer.data
 
 
 def _write_numbers(writer: Writer, numbers: Sequence[int], count: int, what: str) -> None:
@@ -308,7 +323,7 @@ def _section_end(blob: memoryview, section: str, expected: int, offset: int, siz
 def _read_metadata(sections: _Sections) -> DelegateBlob:
     reader = Reader(sections.metadata)
     _check_copies(reader, sections)
-    engine_id = bytes(reader.take(32, "engine id"))
+    engine_id = bytes(reader.take(_ID_BYTES, "engine id"))
     flavour = member(Flavour, reader.integer("B", "flavour"), "flavour")
     major, minor, patch, build = (reader.integer("I", "TensorRT version") for _ in range(4))
     capability = (

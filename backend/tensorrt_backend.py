@@ -246,21 +246,23 @@ def _results(partitions: Sequence[_Partition]) -> list[PreprocessResult]:
         ]
     )
     engines.reverse()
-    known: dict[bytes, bytes] = {}
-    results = []
+    plans: dict[bytes, bytes] = {}
+    results: list[PreprocessResult] = []
     for partition in partitions:
         engine = engines.pop()  # none is kept longer than until its blob is there
-        engine_id = hashlib.sha256(engine.plan).digest()
-        store = None
+        engine_id, store = b"", None
         if partition.options.engine_data_file is not None:
-            if engine_id not in known:
-                known[engine_id] = bytes(engine.plan)
-            store = _data_store(partition.options.engine_data_file, engine_id, known[engine_id])
+            engine_id = hashlib.sha256(engine.plan).digest()
+            if engine_id not in plans:
+                plans[engine_id] = bytes(engine.plan)
+            store = _data_store(partition.options.engine_data_file, engine_id, plans[engine_id])
         with naming(partition.where):
-            blob = _blob(partition, engine, engine_id).to_bytes(check_engine_id=False)
+            blob = _blob(partition, engine, engine_id).to_bytes()
+        # Compared, not hashed: what differs does so in the header's sum.
+        equal = (other.processed_bytes for other in results if other.processed_bytes == blob)
         results.append(
             PreprocessResult(
-                processed_bytes=known.setdefault(blob, blob),
+                processed_bytes=next(equal, blob),
                 debug_handle_map=_debug_handles(partition.program, partition.profiles),
                 data_store_output=store,
             )

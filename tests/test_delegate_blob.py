@@ -87,6 +87,7 @@ def test_the_bytes_are_those_of_the_format_description() -> None:
         header += offset.to_bytes(8, "little") + size.to_bytes(8, "little")
     expected = (header + metadata).ljust(512, b"\0") + ENGINE.ljust(256, b"\0") + b"pte"
     assert blob.to_bytes() == expected
+    assert replace(blob, engine_id=b"").to_bytes() == expected  # the id is computed
 
 
 def test_engine_and_fallback_are_read_without_a_copy() -> None:
@@ -135,7 +136,11 @@ NOT_WRITTEN: dict[str, tuple[DelegateBlob, str]] = {
     "empty engine": (replace(BLOB, engine=b""), "engine is empty"),
     "empty fallback": (replace(BLOB, fallback=b""), "fallback is empty"),
     "another engine's id": (replace(BLOB, engine=b"another"), "engine id is not the SHA-256"),
-    "short engine id": (replace(BLOB, engine_id=b"1"), "engine id"),
+    "short engine id": (replace(BLOB, engine_id=b"1"), "engine id has 1 bytes, not 32"),
+    "no id of an engine outside": (
+        replace(BLOB, engine=b"", external_engine_bytes=5, engine_id=b""),
+        "engine id has 0 bytes, not 32",
+    ),
     "unknown flavour": (replace(BLOB, flavour=3), "flavour 3"),  # type: ignore[arg-type]
     "three-part version": (replace(BLOB, version=(1, 6, 1)), "TensorRT version (1, 6, 1)"),  # type: ignore[arg-type]
     "negative version": (replace(BLOB, version=(1, 6, 1, -1)), "TensorRT version -1"),
