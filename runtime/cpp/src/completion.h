@@ -53,6 +53,8 @@ class Completion {
   [[nodiscard]] Error record();
   /// Waits until the stream has done all of the execution.
   [[nodiscard]] Error wait();
+  /// Says, after a wait in the middle of the execution, that more of it follows.
+  void go_on() { settled_ = false; }
 
  private:
   void drain() noexcept;

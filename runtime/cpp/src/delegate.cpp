@@ -136,7 +136,7 @@ Error TensorRTDelegate::execute_locked(Span<EValue*> args, bool traced, size_t& 
   }
   if (const Error error = choose_stream(call); error != Error::Ok) return error;
   if (const Error error = check_state_capture(call); error != Error::Ok) return error;
-  if (const Error error = check_indices(call); error != Error::Ok) return error;
+  if (const Error error = find_indices(call); error != Error::Ok) return error;
   call.synchronous |= traced;
   if (const Error error = run(profile, call); error != Error::Ok) {
     // What was remembered of the context may not be so any more. Of calls before there may be work
@@ -172,7 +172,9 @@ Error TensorRTDelegate::run(size_t profile, Call& call) {
     return error;
   }
   Completion completion(*in_flight_, call.stream);
-  Error error = completion.order_after_last();
+  call.completion = &completion;
+  Error error = read_indices(call);
+  if (error == Error::Ok) error = completion.order_after_last();
   if (error == Error::Ok && call.state != nullptr) error = call.state->order(call.stream);
   if (error == Error::Ok) error = enqueue(profile, call);
   if (error == Error::Ok) error = settle(completion, call);
@@ -225,6 +227,9 @@ Error TensorRTDelegate::enqueue(size_t profile, Call& call) {
     for (size_t i = blob.num_inputs; i < blob.bindings.size(); ++i) {
       if (const Error error = bind_output(i, call); error != Error::Ok) return error;
     }
+  }
+  if (call.reads_indices) {
+    if (const Error error = wait_for_indices(*call.completion); error != Error::Ok) return error;
   }
   if (call.state != nullptr) {
     note_state_addresses(call);

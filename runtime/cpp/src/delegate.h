@@ -74,16 +74,19 @@ class TensorRTDelegate {
   /// What one call needs to know on the way.
   struct Call {
     Stream stream = nullptr;
-    bool synchronous = true;  // return with the outputs there
-    bool capturing = false;   // the caller captures its stream
+    bool synchronous = true;     // return with the outputs there
+    bool capturing = false;      // the caller captures its stream
+    bool reads_indices = false;  // positions that are checked lie on the device
     ContextSlot* slot = nullptr;
-    StateUse* state = nullptr;  // nullptr for a delegate without states
+    StateUse* state = nullptr;         // nullptr for a delegate without states
+    Completion* completion = nullptr;  // nullptr while capturing
   };
-  /// An input whose values are checked before anything is touched.
+  /// An input whose values are checked before the engine is enqueued.
   struct CheckedInput {
     size_t binding;
     DeviceBuffer copy;             // for values that lie on the device
-    const void* values = nullptr;  // of the current call
+    const void* values = nullptr;  // of the current call, once read
+    bool on_device = false;        // the values of the current call
   };
 
   explicit TensorRTDelegate(DelegateParts parts);
@@ -97,7 +100,10 @@ class TensorRTDelegate {
   Error choose_stream(Call& call);
   Error begin_state(StateUse& use) const;
   Error check_state_capture(const Call& call) const;
-  Error check_indices(const Call& call);
+  Error find_indices(Call& call);
+  Error read_indices(const Call& call);
+  Error wait_for_indices(Completion& completion);
+  Error check_indices() const;
   Error run(size_t profile, Call& call);
   Error settle(Completion& completion, Call& call);
   void note_state_addresses(const Call& call);

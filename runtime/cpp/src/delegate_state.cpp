@@ -57,38 +57,55 @@ Error TensorRTDelegate::check_state_capture(const Call& call) const {
                 "it can not be captured");
 }
 
-Error TensorRTDelegate::check_indices(const Call& call) {
-  Device& device = *parts_.device;
-  if (checked_inputs_.empty()) return Error::Ok;
-  {
-    std::optional<Completion> completion;  // from the first copy on
-    for (CheckedInput& input : checked_inputs_) {
-      const auto& tensor = arguments_.tensor(input.binding);
-      input.values = tensor.const_data_ptr();
-      if (tensor.nbytes() == 0 || input.values == nullptr) continue;  // refused where it is bound
-      const auto place = place_of(input.binding);
-      if (!place.ok()) return place.error();
-      const bool on_device = *place == Place::kUnaligned || *place == Place::kBound;
-      if (device.reads_host_memory() || !on_device) continue;
-      if (call.capturing)
-        return report(
-            Error::InvalidArgument,
-            "input '" + parts_.blob.bindings[input.binding].name +
-                "' says where state is written, which is checked before each call: a method that "
-                "takes it can not be captured");
-      const size_t max_bytes = parts_.blob.bindings[input.binding].max_bytes;
-      if (const Error error = input.copy.reserve(max_bytes); error != Error::Ok) return error;
-      if (!completion) completion.emplace(*in_flight_, call.stream);
-      const Error error = device.copy_async(input.copy.data(), input.values, tensor.nbytes(),
-                                            CopyKind::kDeviceToHost, call.stream);
-      if (error != Error::Ok) return error;
-      input.values = input.copy.data();
-    }
-    if (completion) {
-      parts_.record->count_host_synchronization();
-      if (const Error error = completion->wait(); error != Error::Ok) return error;
+/// Finds the positions that this call writes at. Those in host memory are checked at once.
+Error TensorRTDelegate::find_indices(Call& call) {
+  const bool device_reads_host = parts_.device->reads_host_memory();
+  for (CheckedInput& input : checked_inputs_) {
+    input.values = arguments_.tensor(input.binding).const_data_ptr();
+    input.on_device = false;
+    // What has no memory is refused where it is bound.
+    if (arguments_.tensor(input.binding).nbytes() == 0 || input.values == nullptr) continue;
+    const auto place = place_of(input.binding);
+    if (!place.ok()) return place.error();
+    input.on_device =
+        !device_reads_host && (*place == Place::kUnaligned || *place == Place::kBound);
+    call.reads_indices |= input.on_device;
+    if (input.on_device && call.capturing) {
+      return report(
+          Error::InvalidArgument,
+          "input '" + parts_.blob.bindings[input.binding].name +
+              "' says where state is written, which is checked before each call: a method that "
+              "takes it can not be captured");
     }
   }
+  return call.reads_indices ? Error::Ok : check_indices();
+}
+
+/// From the device: first on the stream, so that the copies run while the call is made ready.
+Error TensorRTDelegate::read_indices(const Call& call) {
+  for (CheckedInput& input : checked_inputs_) {
+    if (!input.on_device) continue;
+    const size_t max_bytes = parts_.blob.bindings[input.binding].max_bytes;
+    if (const Error error = input.copy.reserve(max_bytes); error != Error::Ok) return error;
+    const Error error = parts_.device->copy_async(input.copy.data(), input.values,
+                                                  arguments_.tensor(input.binding).nbytes(),
+                                                  CopyKind::kDeviceToHost, call.stream);
+    if (error != Error::Ok) return error;
+    input.values = input.copy.data();
+  }
+  return Error::Ok;
+}
+
+/// Nothing of the call is in flight where one is out of bounds.
+Error TensorRTDelegate::wait_for_indices(Completion& completion) {
+  parts_.record->count_host_synchronization();
+  if (const Error error = completion.wait(); error != Error::Ok) return error;
+  if (const Error error = check_indices(); error != Error::Ok) return error;
+  completion.go_on();
+  return Error::Ok;
+}
+
+Error TensorRTDelegate::check_indices() const {
   for (const IndexCheck& check : parts_.blob.index_checks) {
     const auto input =
         std::find_if(checked_inputs_.begin(), checked_inputs_.end(),
