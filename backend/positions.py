@@ -36,7 +36,7 @@ _REARRANGING = {
 _CHOOSING = {aten.slice.Tensor, aten.select.int, aten.index_select.default, aten.index.Tensor}
 INDEX_PUTS = {aten.index_put.default, aten._unsafe_index_put.default}
 # By name: what a node's meta tells of is a copy of the operator.
-_DECOMPOSED_TO_INDEX_PUT = {"aten.index_copy.default", "aten.index_add.default"}
+_INDEX_COPY = "aten.index_copy.default"
 _SUMS = {aten.add.Tensor, aten.add.Scalar}
 _REMAINDERS = {aten.remainder.Scalar, aten.remainder.Tensor}
 
@@ -176,12 +176,9 @@ class Positions:
 def counts_from_end(write: Node) -> bool:
     """Whether a write takes negative positions, as an index_put does that was one from the start.
 
-    Eager PyTorch refuses them in the operators that are decomposed to an index_put.
+    Eager PyTorch refuses them in index_copy, which is decomposed to an index_put.
     """
-    return (
-        write.target in INDEX_PUTS
-        and str(write.meta.get("original_aten")) not in _DECOMPOSED_TO_INDEX_PUT
-    )
+    return write.target in INDEX_PUTS and str(write.meta.get("original_aten")) != _INDEX_COPY
 
 
 def _rearranges(node: Node) -> bool:

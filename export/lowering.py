@@ -23,8 +23,8 @@ from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPas
 from torch.export import ExportedProgram
 
 from executorch_tensorrt.backend.compile_options import CompileOptions
+from executorch_tensorrt.backend.compile_specs import WHOLE_METHOD_KEY
 from executorch_tensorrt.backend.fallback_program import missing_kernels
-from executorch_tensorrt.backend.tensorrt_backend import WHOLE_METHOD_KEY
 from executorch_tensorrt.partitioner import TensorRTPartitioner
 from executorch_tensorrt.profiles import OptimizationProfile
 

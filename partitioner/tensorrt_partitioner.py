@@ -15,10 +15,11 @@ from torch.fx import GraphModule, Node
 
 from executorch_tensorrt.backend.aten_graph import is_edge_program, node_values
 from executorch_tensorrt.backend.compile_options import CompileOptions
+from executorch_tensorrt.backend.compile_specs import compile_specs
 from executorch_tensorrt.backend.partition_report import MethodReport
 from executorch_tensorrt.backend.size_inputs import can_rebuild, size_sources
 from executorch_tensorrt.backend.symbol_ranges import ProfileSymbols, size_expr
-from executorch_tensorrt.backend.tensorrt_backend import TensorRTBackend, compile_specs
+from executorch_tensorrt.backend.tensorrt_backend import TensorRTBackend
 from executorch_tensorrt.backend.tensorrt_import import import_tensorrt
 from executorch_tensorrt.profiles import OptimizationProfile, check_profiles
 

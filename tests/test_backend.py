@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import logging
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -18,7 +15,7 @@ from models import FallbackProgram, Mlp, Transformer, run_with_fallbacks, seeded
 from torch.export import Dim, ExportedProgram
 from torch.fx import Graph, GraphModule
 
-from executorch_tensorrt.backend import engine_builder, fallback_program, tensorrt_import
+from executorch_tensorrt.backend import engine_builder, tensorrt_import
 from executorch_tensorrt.backend.compile_options import CompileOptions
 from executorch_tensorrt.backend.delegate_blob import (
     DelegateBlob,
@@ -342,132 +339,8 @@ def test_a_missing_compile_spec_is_named() -> None:
         TensorRTBackend.preprocess(program, [CompileSpec("compile_options", b"{}")])
 
 
-def test_a_missing_torch_tensorrt_names_the_extras(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> Any:
-        raise ModuleNotFoundError(f"No module named '{name}'")
-
-    monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(ImportError) as caught:
-        tensorrt_import.import_tensorrt.__wrapped__()
-    message = str(caught.value)
-    assert "executorch-tensorrt[rtx]" in message
-    assert "executorch-tensorrt[tensorrt]" in message
-    assert "No module named 'torch_tensorrt'" in message
-
-
-def test_importing_tensorrt_leaves_torch_and_warnings_as_they_were() -> None:
-    code = (
-        "import warnings, torch\n"
-        "before = (torch.cuda.current_device, torch.cuda.get_device_capability, "
-        "warnings.showwarning)\n"
-        "import executorch_tensorrt.backend.tensorrt_backend as backend, sys\n"
-        "assert 'torch_tensorrt' not in sys.modules\n"
-        "backend.import_tensorrt()\n"
-        "after = (torch.cuda.current_device, torch.cuda.get_device_capability, "
-        "warnings.showwarning)\n"
-        "print(before == after)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout.strip().endswith("True"), done.stderr
-
-
-def test_the_converter_registry_is_left_as_it_was() -> None:
-    from executorch_tensorrt.backend.converters import DYNAMO_ATEN_CONVERTERS, converter_registry
-
-    gather = torch.ops.aten.gather.default
-    before = DYNAMO_ATEN_CONVERTERS[gather]
-    with converter_registry(CompileOptions()):
-        assert all(c.supports_dynamic_shapes for c in DYNAMO_ATEN_CONVERTERS[gather])
-    assert DYNAMO_ATEN_CONVERTERS[gather] is before
-
-
-def test_an_operator_without_a_cpu_kernel_is_named_when_a_fallback_is_asked_for() -> None:
-    class Sorts(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.sort(x * 2, dim=1)[0]
-
-    with pytest.raises(fallback_program.FallbackBuildError, match=r"kernel for aten::sort\.values"):
-        lower(Sorts(), (torch.zeros(2, 8),), options=WITH_FALLBACK)
-    assert only_blob(lower(Sorts(), (torch.zeros(2, 8),))).fallback is None
-
-
-def test_portable_kernels_take_over_where_xnnpack_fails(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-
-    def fail(self: Any, program: Any) -> Any:
-        raise RuntimeError("no such thing")
-
-    monkeypatch.setattr(XnnpackPartitioner, "partition", fail)
-    model, x = seeded(Mlp), torch.randn(2, 8)
-    with caplog.at_level(logging.WARNING, "executorch_tensorrt"):
-        edge = lower(model, (x,), options=WITH_FALLBACK)
-    assert "XNNPACK cannot lower the CPU fallback (no such thing)" in caplog.text
-    torch.testing.assert_close(run_with_fallbacks(edge, x)[0], model(x).detach())
-
-
 def test_long_steps_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "executorch_tensorrt"):
         lower(seeded(Mlp), (torch.zeros(2, 8),), options=WITH_FALLBACK)
     for words in ("TensorRT takes", "building an engine of", "built an engine of", "CPU fallback"):
         assert words in caplog.text
-
-
-# --- Options -------------------------------------------------------------------------------------
-
-
-def test_options_survive_their_compile_spec() -> None:
-    options = CompileOptions(True, 4, 1 << 30, True)
-    assert CompileOptions.from_json(options.to_json()) == options
-    assert CompileOptions.from_json(CompileOptions().to_json()) == CompileOptions()
-
-
-@pytest.mark.parametrize(
-    ("values", "error", "message"),
-    [
-        ({"cpu_fallback": 1}, TypeError, "CompileOptions.cpu_fallback must be a bool, got 1"),
-        ({"tf32": None}, TypeError, "CompileOptions.tf32 must be a bool, got None"),
-        ({"optimization_level": 6}, ValueError, r"optimization_level must be 0..5, got 6"),
-        ({"optimization_level": -1}, ValueError, r"optimization_level must be 0..5, got -1"),
-        ({"optimization_level": True}, TypeError, "must be an int or None, got True"),
-        ({"workspace_bytes": 0}, ValueError, "workspace_bytes must be at least 1, got 0"),
-        ({"workspace_bytes": 1.5}, TypeError, "workspace_bytes must be an int or None, got 1.5"),
-    ],
-)
-def test_wrong_options_are_refused(
-    values: dict[str, Any], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        CompileOptions(**values)
-
-
-def test_options_of_a_newer_version_are_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"compile options \['speed'\] are not known"):
-        CompileOptions.from_json(b'{"speed": 11}')
-
-
-class Norms(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer_norm = torch.nn.LayerNorm(512)
-        self.group_norm = torch.nn.GroupNorm(4, 8)
-
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        normed = self.layer_norm(x)
-        return normed, self.group_norm(x.view(1, 8, -1)), x.var(-1)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(torch.float16, 2e-2), (torch.bfloat16, 1e-1), (torch.float32, 1e-4)]
-)
-def test_the_fallback_adds_up_half_precision_as_pytorch_does(
-    dtype: torch.dtype, tolerance: float
-) -> None:
-    """ExecuTorch's own kernels lose it over rows as long as real models have."""
-    model = seeded(Norms).to(dtype)
-    x = (torch.randn(1, 16, 512) + 2).to(dtype)
-    outputs = FallbackProgram(only_blob(lower(model, (x,), options=WITH_FALLBACK)))(x)
-    for output, right in zip(outputs, model(x), strict=True):
-        assert output.dtype == dtype
-        torch.testing.assert_close(output, right, atol=tolerance, rtol=tolerance)

@@ -125,6 +125,15 @@ def test_a_damaged_engine_is_found_and_the_rest_is_shown(mlp_pte: bytes, tmp_pat
     assert "1..4..16 x 8" in output
 
 
+def test_a_blob_of_a_newer_version_is_not_called_damaged(mlp_pte: bytes, tmp_path: Path) -> None:
+    data = bytearray(mlp_pte)
+    struct.pack_into("<H", data, data.index(b"ETRT") + 4, 2)
+    (tmp_path / "model.pte").write_bytes(data)
+    output = refused(DAMAGED, "inspect", tmp_path / "model.pte")
+    assert "blob version 2.1; this build reads 1.x: upgrade executorch-tensorrt" in output
+    assert "damaged" not in output
+
+
 def test_a_program_that_is_cut_off_is_found_at_any_length(mlp_pte: bytes, tmp_path: Path) -> None:
     path = tmp_path / "model.pte"
     for size in [9, 40, 100, len(mlp_pte) // 2, len(mlp_pte) - 1]:

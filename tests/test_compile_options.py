@@ -225,3 +225,33 @@ def test_every_option_is_in_its_page() -> None:
 def test_a_model_without_profiles_takes_options_too() -> None:
     [blob] = blobs(export(seeded(Mlp), (torch.zeros(2, 8),), options=CompileOptions(tf32=True)))
     assert blob.build_options["tf32"] == "True"
+
+
+def test_options_survive_their_compile_spec() -> None:
+    options = CompileOptions(True, 4, 1 << 30, True)
+    assert CompileOptions.from_json(options.to_json()) == options
+    assert CompileOptions.from_json(CompileOptions().to_json()) == CompileOptions()
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "message"),
+    [
+        ({"cpu_fallback": 1}, TypeError, "CompileOptions.cpu_fallback must be a bool, got 1"),
+        ({"tf32": None}, TypeError, "CompileOptions.tf32 must be a bool, got None"),
+        ({"optimization_level": 6}, ValueError, r"optimization_level must be 0..5, got 6"),
+        ({"optimization_level": -1}, ValueError, r"optimization_level must be 0..5, got -1"),
+        ({"optimization_level": True}, TypeError, "must be an int or None, got True"),
+        ({"workspace_bytes": 0}, ValueError, "workspace_bytes must be at least 1, got 0"),
+        ({"workspace_bytes": 1.5}, TypeError, "workspace_bytes must be an int or None, got 1.5"),
+    ],
+)
+def test_wrong_options_are_refused(
+    values: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        CompileOptions(**values)
+
+
+def test_options_of_a_newer_version_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"compile options \['speed'\] are not known"):
+        CompileOptions.from_json(b'{"speed": 11}')

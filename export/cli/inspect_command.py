@@ -41,7 +41,8 @@ def open_program(path: Path) -> Program:
 def inspect(program: Path, as_json: bool) -> None:
     """Show what is in PROGRAM, a .pte: methods, engines, profiles, what runs outside TensorRT.
 
-    Reads any .pte, with TensorRT engines or without. Exits with 3 if it is damaged.
+    Reads any .pte, with TensorRT engines or without. Exits with 3 if something in it is
+    damaged, or newer than this build.
     """
     contents = open_program(program)
     if as_json:
@@ -49,7 +50,9 @@ def inspect(program: Path, as_json: bool) -> None:
     else:
         _show(program, contents)
     if contents.all_faults:
-        raise CommandError(f"{program} is damaged: {'; '.join(contents.all_faults)}", DAMAGED)
+        raise CommandError(
+            f"not all of {program} can be read: {'; '.join(contents.all_faults)}", DAMAGED
+        )
 
 
 def _show(path: Path, program: Program) -> None:
@@ -95,7 +98,7 @@ def _show_delegate(index: int, delegate: Delegate) -> None:
     whole = ", the whole method" if delegate.whole_method else ""
     line(f"delegate {index}: {delegate.backend}, {size(delegate.size)}{whole}")
     if delegate.fault:
-        line(f"  damaged: {delegate.fault}", style="bold red")
+        line(f"  {delegate.fault}", style="bold red")
     blob = delegate.blob
     if blob is None:
         return

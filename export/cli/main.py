@@ -33,8 +33,8 @@ def commands() -> None:
 
     With --cmake-dir alone: print the folder of the CMake package.
 
-    Exit codes: 0 done, 1 failed, 2 a bad argument, 3 a file that is no program or damaged,
-    4 outputs differ from the expected ones, 130 interrupted.
+    Exit codes: 0 done, 1 failed, 2 a bad argument, 3 a file that is no program, damaged
+    or newer than this build, 4 outputs differ from the expected ones, 130 interrupted.
     """
 
 
