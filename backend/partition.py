@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from .aten_graph import aten_graph
+from .attention_masks import answer_masked_queries
 from .compile_options import CompileOptions
 from .compile_specs import read_specs
 from .delegate_blob import ScalarType, ShapeRange
@@ -152,6 +153,7 @@ def engine_graph(partition: Partition) -> GraphModule:
     if partition.writes.guarded:
         add_guard(module, partition.writes.guarded, nodes)
     write_in_place(module, [nodes[state.input] for state in partition.states], plan.in_place)
+    answer_masked_queries(module)
     return module
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from executorch_tensorrt.backend.aten_graph import (
     aten_graph,
@@ -96,9 +97,15 @@ def _pools_dynamic_plane(dims: int) -> Callable[[Node], str | None]:
     return check
 
 
-def _attends_in_rank_4(node: Node) -> str | None:
-    rank = node.args[0].meta["val"].dim()
-    return None if rank == 4 else f"attention of rank {rank}; the converter takes rank 4"
+def _attention(node: Node) -> str | None:
+    query, key = (node.args[index].meta["val"].shape for index in (0, 1))
+    if len(query) != 4:
+        return f"attention of rank {len(query)}; the converter takes rank 4"
+    # PyTorch's causal mask begins at the first query and key, Torch-TensorRT's ends at the last.
+    causal = len(node.args) > 5 and node.args[5]
+    if causal and not statically_known_true(query[2] == key[2]):
+        return f"causal attention of {query[2]} queries to {key[2]} keys"
+    return None
 
 
 def _strides_over_channels_last(node: Node) -> str | None:
@@ -111,7 +118,7 @@ _CHECKS: Mapping[Any, Callable[[Node], str | None]] = {
     aten.adaptive_avg_pool1d.default: _pools_dynamic_plane(1),
     aten.adaptive_avg_pool2d.default: _pools_dynamic_plane(2),
     aten._adaptive_avg_pool2d.default: _pools_dynamic_plane(2),
-    aten.scaled_dot_product_attention.default: _attends_in_rank_4,
+    aten.scaled_dot_product_attention.default: _attention,
     **dict.fromkeys(QUANTIZE | DEQUANTIZE, refusal),
     aten.as_strided.default: _strides_over_channels_last,
 }

@@ -6,6 +6,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from attention_models import (
+    attention,
+    causal_over_more_keys,
+    queries_without_keys,
+    queries_without_keys_in_an_additive_mask,
+)
 from model_case import Case, Range, Values, named, planes
 from torch import nn
 
@@ -206,22 +212,6 @@ def convolutions() -> Case:
     return Case(Convolutions().eval(), {"x": Values(("b", 4, 9, 9))}, ROWS)
 
 
-def attention() -> Case:
-    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        split = x.view(x.shape[0], 6, 2, 4).transpose(1, 2)
-        mask = torch.ones(6, 6, dtype=torch.bool).tril()
-        attend = F.scaled_dot_product_attention
-        return (
-            attend(split, split, split),
-            attend(split, split, split, is_causal=True),
-            attend(split, split, split, attn_mask=mask),
-            attend(split, split, split, attn_mask=torch.zeros(6, 6), scale=0.5),
-            attend(x, x, x),
-        )
-
-    return _function(function, 6, 8)
-
-
 def indexing() -> Case:
     def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         order = torch.tensor([3, 1, 2])
@@ -407,6 +397,9 @@ CASES = named(
     resizes,
     convolutions,
     attention,
+    queries_without_keys,
+    queries_without_keys_in_an_additive_mask,
+    causal_over_more_keys,
     indexing,
     reductions,
     activations,

@@ -155,6 +155,14 @@ def llama() -> Case:
     return _language("Llama")
 
 
+def llama_padded_at_left() -> Case:
+    """As batches of prompts are; queries of the padding have no key."""
+    sizes = {**SIZES, **SPECIAL_TOKENS, "num_key_value_heads": 2, "use_cache": False}
+    model = _made("LlamaConfig", "LlamaForCausalLM", **sizes)
+    names = ("input_ids", "attention_mask")
+    return tokens(Masked(model, names, ("logits",)), masked=True, at_left=True)
+
+
 def mistral() -> Case:
     return _language("Mistral", sliding_window=8)
 
@@ -210,6 +218,7 @@ CASES = named(
     gpt_neox,
     opt,
     llama,
+    llama_padded_at_left,
     mistral,
     qwen2,
     qwen3,

@@ -36,14 +36,16 @@ class Values:
 
 @dataclass(frozen=True)
 class Mask(Values):
-    """An attention mask: ones, and zeros in the last third of every second row."""
+    """An attention mask: ones, and zeros in the last (or first) third of every second row."""
 
     dtype: torch.dtype = torch.int64
+    at_left: bool = False
 
     def of(self, sizes: Mapping[str, int]) -> torch.Tensor:
         mask = torch.ones([_size(size, sizes) for size in self.sizes], dtype=self.dtype)
         length = mask.shape[-1]
-        mask[1::2, length - length // 3 :] = 0
+        padding = length // 3
+        mask[1::2, slice(padding) if self.at_left else slice(length - padding, length)] = 0
         return mask
 
 
@@ -173,10 +175,11 @@ def tokens(
     model: nn.Module,
     *,
     masked: bool = False,
+    at_left: bool = False,
     profiles: Mapping[str, Mapping[str, Range]] = DECODE_AND_PREFILL,
 ) -> Case:
     """Token ids in batches of sequences, with an attention mask if asked for."""
     inputs: dict[str, Values] = {"x": Values(("b", "s"), torch.int64, 3, VOCABULARY)}
     if masked:
-        inputs["mask"] = Mask(("b", "s"))
+        inputs["mask"] = Mask(("b", "s"), at_left=at_left)
     return Case(model.eval(), inputs, profiles)

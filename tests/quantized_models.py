@@ -76,7 +76,10 @@ def int8_perceptron() -> Case:
 
 
 class Fp8(nn.Module):
-    """A linear layer whose input and weight are float8_e4m3fn, [b, 64] to [b, 1024]."""
+    """A linear layer whose input and weight are float8_e4m3fn, [b, 64] to [b, 1024].
+
+    The input is made of whole scales that fp8 has, as eager PyTorch rounds to whole scales first.
+    """
 
     LIMITS = (-448, 448, torch.float8_e4m3fn)
 
@@ -89,6 +92,7 @@ class Fp8(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         ops = torch.ops.quantized_decomposed
+        x = (x * 8).round().clamp(-16, 16) * 0.01
         x = ops.quantize_per_tensor(x, 0.01, 0, *self.LIMITS)
         x = ops.dequantize_per_tensor(x, 0.01, 0, *self.LIMITS)
         weight = ops.dequantize_per_tensor(self.weight, self.scale, 0, *self.LIMITS)

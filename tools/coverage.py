@@ -10,6 +10,7 @@ in several goes.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import logging
 import os
@@ -282,10 +283,11 @@ def main() -> None:
     unknown = set(given.only) - set(real_models.CASES) - set(corner_models.CASES)
     if unknown:
         raise SystemExit(f"no model is named {', '.join(sorted(unknown))}")
-    found = [
-        results(given.results, module.CASES, given.only, not given.measured)
-        for module in (real_models, corner_models)
-    ]
+    with contextlib.redirect_stdout(sys.stderr):  # libraries print there, too
+        found = [
+            results(given.results, module.CASES, given.only, not given.measured)
+            for module in (real_models, corner_models)
+        ]
     print(document(*found))
 
 
