@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import corner_models
+import operator_models
 import quantized_models
 import real_models
 import shape_models
@@ -78,7 +79,12 @@ def shapes(folder: Path, case: shape_models.Case) -> None:
     save(folder, program.buffer, calls)
 
 
-MODELS = {**real_models.CASES, **corner_models.CASES, **quantized_models.CASES}
+MODELS = {
+    **real_models.CASES,
+    **corner_models.CASES,
+    **operator_models.CASES,
+    **quantized_models.CASES,
+}
 SHAPES = {f"shapes_{name}": case for name, case in shape_models.CASES.items()}
 STREAMED = "streamed_llama"
 
