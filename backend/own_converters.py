@@ -14,6 +14,7 @@ import torch
 from torch.fx import Node
 
 from .converters import SourceIR, get_trt_tensor, impl, trt
+from .division_converters import CONVERTERS as DIVISIONS
 from .in_place_writes import kv_cache_update
 from .network_layers import cast, combine, constant, count, reduce, size
 from .quantized_converters import CONVERTERS as QUANTIZED
@@ -169,6 +170,7 @@ def _is_number_of_its_tensor(node: Node) -> bool:
 # For each operator its converter, and which nodes of it the converter takes.
 OWN_CONVERTERS: Mapping[Any, tuple[Converter, Callable[[Node], bool]]] = {
     **{target: (converter, lambda node: True) for target, converter in QUANTIZED.items()},
+    **DIVISIONS,
     operator.mod: (size_remainder, lambda node: True),
     aten.cumsum.default: (cumsum, _has_rank),
     aten._log_softmax.default: (log_softmax, _has_rank),
@@ -195,4 +197,4 @@ OWN_CONVERTERS: Mapping[Any, tuple[Converter, Callable[[Node], bool]]] = {
 
 
 # Where Torch-TensorRT's own converter takes the nodes that ours doesn't.
-SHARED = {aten.add.Tensor}
+SHARED = {aten.add.Tensor, *DIVISIONS}
