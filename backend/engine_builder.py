@@ -23,6 +23,7 @@ from .builder_config import configure, save_timing_cache, use_timing_cache
 from .compile_options import CompileOptions
 from .delegate_blob import Flavour, ShapeRange
 from .engine import Engine, EngineBuildError
+from .gated_activations import refuse_lost_bias
 from .symbol_ranges import ProfileSymbols
 
 logger = logging.getLogger("executorch_tensorrt")
@@ -130,6 +131,8 @@ class EngineBuild:
                 f"the engine has {len(interpreter._output_names)} outputs, the partition "
                 f"{self.num_outputs}"
             )
+        view = memoryview(plan).cast("B")
+        refuse_lost_bias(view)
         save_timing_cache(config, self.options)
         logger.info(
             "built an engine of %.1f MB in %.1f s (network: %.1f s), peak memory so far %.1f MB",
@@ -139,7 +142,7 @@ class EngineBuild:
             peak_memory_bytes() / 1e6,
         )
         return Engine(
-            plan=memoryview(plan).cast("B"),
+            plan=view,
             input_names=tuple(interpreter._input_names),
             output_names=tuple(interpreter._output_names),
             num_profiles=config.num_optimization_profiles,

@@ -18,6 +18,7 @@ from .compile_options import CompileOptions
 from .compile_specs import read_specs
 from .delegate_blob import ScalarType, ShapeRange
 from .engine_builder import distinct_ranges
+from .gated_activations import spell_out_gates
 from .in_place_writes import write_in_place
 from .size_inputs import replace_size_inputs
 from .state import OwnedState, owned_states, put_states_last, user_inputs, user_outputs
@@ -154,6 +155,7 @@ def engine_graph(partition: Partition) -> GraphModule:
         add_guard(module, partition.writes.guarded, nodes)
     write_in_place(module, [nodes[state.input] for state in partition.states], plan.in_place)
     answer_masked_queries(module)
+    spell_out_gates(module)
     return module
 
 

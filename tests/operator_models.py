@@ -64,6 +64,7 @@ def divisions() -> Case:
         lambda x: x // -2.0,
         lambda x: torch.div(x, 2, rounding_mode="trunc"),
         lambda x: torch.div(x, -2, rounding_mode="floor"),
+        lambda x: torch.div(x * 1e-30, 1e-30, rounding_mode="trunc"),
         lambda x: x / 3,
         lambda x: 2 / (x + 10),
         lambda x: (x.abs() + 1).reciprocal(),
@@ -106,7 +107,7 @@ def trigonometry() -> Case:
         lambda x: torch.acosh(x.abs() + 1),
         lambda x: torch.atanh(x.clamp(-0.9, 0.9)),
         torch.erf,
-        lambda x: torch.atan2(x, x.flip(1)),
+        lambda x: torch.atan2(x + 0.1, x.flip(1)),  # no negative zero: see benchmarks/RESULTS.md
     )
 
 
@@ -182,6 +183,11 @@ def whole_numbers() -> Case:
         lambda x: x.clamp(-5, 5),
         lambda x: x.clamp(-5, 5) ** 3,
         lambda x: torch.maximum(x, x.flip(1)),
+        lambda x: x.fmod(5),
+        lambda x: x.fmod(-5),
+        lambda x: torch.div(x, -4, rounding_mode="trunc"),
+        lambda x: x % (x.flip(1).clamp(-9, -2)),
+        lambda x: torch.div(x, x.flip(1).clamp(-9, -2), rounding_mode="trunc"),
         lambda x: x.sum(1),
         lambda x: x.clamp(-5, 5).to(torch.int64).cumsum(1),
         lambda x: x.to(torch.int64) * 3_000_000_000,
@@ -222,6 +228,26 @@ def long_numbers() -> Case:
     )
     model.model.register_buffer("special", torch.tensor([wide]))
     return model
+
+
+def angles() -> Case:
+    """Of positions as large as long contexts have, as products and as matrix products."""
+
+    class Angles(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("frequencies", 10000 ** -(torch.arange(0, 16, 2) / 16))
+
+        def forward(self, positions: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            places = positions.to(torch.float32)
+            products = places.unsqueeze(-1) * self.frequencies
+            column = self.frequencies[None, :, None].expand(places.shape[0], -1, 1)
+            matrix = (column @ places.unsqueeze(1)).transpose(1, 2)
+            outer = torch.einsum("bs,f->bsf", places, self.frequencies)
+            return products, matrix, outer, products.sin(), matrix.cos(), outer.sin()
+
+    inputs = {"positions": Values(("b", 8), torch.int64, 0, 100_000)}
+    return Case(Angles().eval(), inputs, ROWS)
 
 
 def ties() -> Case:
@@ -274,7 +300,49 @@ def sums() -> Case:
     )
 
 
+class Gated(nn.Module):
+    """value * activation(gate) of two linear layers, or of the halves of one."""
+
+    def __init__(self, activation: Function, *, halves: bool, width: int = 64) -> None:
+        super().__init__()
+        self.activation, self.halves = activation, halves
+        self.both = nn.Linear(32, 2 * width) if halves else nn.Linear(32, width)
+        self.gate, self.out = nn.Linear(32, width), nn.Linear(width, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        value, gate = self.both(x).chunk(2, -1) if self.halves else (self.both(x), self.gate(x))
+        return self.out(value * self.activation(gate))
+
+
+def gelu_by_tanh(x: torch.Tensor) -> torch.Tensor:
+    return F.gelu(x, approximate="tanh")
+
+
+def gates() -> Case:
+    class Gates(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            activations = (F.gelu, gelu_by_tanh, F.relu, F.silu, torch.sigmoid, torch.tanh)
+            self.layers = nn.ModuleList(
+                Gated(activation, halves=halves)
+                for activation in activations
+                for halves in (True, False)
+            )
+            self.half = nn.ModuleList(
+                Gated(activation, halves=True).half() for activation in (F.gelu, F.relu)
+            )
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return (
+                *(layer(x) for layer in self.layers),
+                *(layer(x.half()) for layer in self.half),
+            )
+
+    return Case(Gates().eval(), {"x": Values(("b", 32))}, ROWS)
+
+
 CASES = named(
+    gates,
     rounding,
     divisions,
     powers,
@@ -283,6 +351,7 @@ CASES = named(
     infinities,
     whole_numbers,
     long_numbers,
+    angles,
     ties,
     sums,
 )
