@@ -13,7 +13,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from .aten_graph import aten_graph
-from .attention_masks import answer_masked_queries
+from .attention import answer_masked_queries, separate_queries
 from .compile_options import CompileOptions
 from .compile_specs import read_specs
 from .delegate_blob import ScalarType, ShapeRange
@@ -154,6 +154,7 @@ def engine_graph(partition: Partition) -> GraphModule:
     if partition.writes.guarded:
         add_guard(module, partition.writes.guarded, nodes)
     write_in_place(module, [nodes[state.input] for state in partition.states], plan.in_place)
+    separate_queries(module)
     answer_masked_queries(module)
     spell_out_gates(module)
     return module

@@ -69,3 +69,25 @@ def causal_over_more_keys() -> Case:
 
     inputs = {"query": Values(("b", 2, "s", 8)), "keys": Values(("b", 2, (2, "s"), 8))}
     return Case(Causal().eval(), inputs, LENGTHS)
+
+
+class OneQuery(nn.Module):
+    """Queries of a text and of an image, as image prompts for diffusion are attended to."""
+
+    def forward(
+        self, query: torch.Tensor, text: torch.Tensor, image: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        attend = F.scaled_dot_product_attention
+        parts = [value.transpose(1, 2) for value in (query, text, image)]
+        query, text, image = parts
+        mixed = attend(query, text, text) + attend(query, image, image, scale=0.3)
+        return mixed, attend(query, text * 2, image[:, :, :7])
+
+
+def one_query_of_several_attentions() -> Case:
+    inputs = {
+        "query": Values(("b", "s", 2, 16)),
+        "text": Values(("b", 7, 2, 16)),
+        "image": Values(("b", 9, 2, 16)),
+    }
+    return Case(OneQuery().eval(), inputs, LENGTHS)

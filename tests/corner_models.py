@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from attention_models import (
     attention,
     causal_over_more_keys,
+    one_query_of_several_attentions,
     queries_without_keys,
     queries_without_keys_in_an_additive_mask,
 )
@@ -400,6 +401,7 @@ CASES = named(
     queries_without_keys,
     queries_without_keys_in_an_additive_mask,
     causal_over_more_keys,
+    one_query_of_several_attentions,
     indexing,
     reductions,
     activations,

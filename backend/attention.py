@@ -1,6 +1,10 @@
-"""Attention whose mask may leave a query no key: PyTorch's answer is zero, TensorRT's NaN."""
+"""Attention where TensorRT's layer is not what PyTorch's operator is."""
 
 from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
@@ -8,6 +12,52 @@ from torch.fx import GraphModule, Node
 from .aten_graph import add_tensor_metadata, insert_call
 
 aten = torch.ops.aten
+
+_VIEWS = {
+    aten.view.default,
+    aten.reshape.default,
+    aten.permute.default,
+    aten.transpose.int,
+    aten.unsqueeze.default,
+    aten.select.int,
+    aten.slice.Tensor,
+    aten.clone.default,
+}
+# How much of the scale each attention of one query puts on its keys.
+_ON_KEYS = (1.0, 2.0, 0.5, 4.0, 0.25, -1.0, -2.0, -0.5)
+
+
+def separate_queries(module: GraphModule) -> None:
+    """Gives attentions of one query different multiples of it.
+
+    TensorRT-RTX 1.6 crashes while it builds an engine in which two share a query of dynamic size,
+    as where one looks at a text and one at an image. Part of the scale, a power of two or a sign,
+    goes to the keys, which changes no answer. (It still crashes where the query itself is also the
+    keys and values of one, beside two others.)
+    """
+    graph = module.graph
+    sharing: dict[Any, list[Node]] = defaultdict(list)
+    for attention in graph.find_nodes(
+        op="call_function", target=aten.scaled_dot_product_attention.default
+    ):
+        sharing[_value(attention.args[0])].append(attention)
+    for attentions in sharing.values():
+        for factor, attention in zip(_ON_KEYS[1:], attentions[1:], strict=False):
+            size = attention.args[0].meta["val"].shape[-1]
+            scale = attention.kwargs.get("scale")
+            scale = 1 / math.sqrt(size) if scale is None else scale
+            with graph.inserting_before(attention):
+                keys = insert_call(graph, aten.mul.Tensor, (attention.args[1], factor))
+            attention.update_arg(1, keys)
+            attention.update_kwarg("scale", scale / factor)
+    module.recompile()
+
+
+def _value(node: Any) -> Any:
+    """Something that two nodes have in common which give the same view of the same tensor."""
+    if not isinstance(node, Node) or node.op != "call_function" or node.target not in _VIEWS:
+        return node
+    return (node.target, _value(node.args[0]), str(node.args[1:]), str(node.kwargs))
 
 
 def answer_masked_queries(module: GraphModule) -> None:

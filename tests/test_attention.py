@@ -1,4 +1,4 @@
-"""Queries that a mask leaves no key: PyTorch answers zero, where a softmax over nothing is NaN."""
+"""Attention where TensorRT's layer is not what PyTorch's operator is."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import nn
 import executorch_tensorrt as ett
 from executorch_tensorrt import CompileOptions, export
 from executorch_tensorrt.backend import tensorrt_backend
-from executorch_tensorrt.backend.attention_masks import answer_masked_queries
+from executorch_tensorrt.backend.attention import answer_masked_queries
 
 aten = torch.ops.aten
 MASKED = {
@@ -154,3 +154,17 @@ def test_a_causal_mask_over_more_keys_than_queries_begins_at_the_first_of_both()
             inputs = case.inputs_of(profile, index)
             [answer] = method(*inputs)
             torch.testing.assert_close(torch.as_tensor(answer), case.answers(inputs)[0])
+
+
+@torch.no_grad()
+def test_attentions_of_one_query_have_different_multiples_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """TensorRT-RTX 1.6 would crash, and this process with it."""
+    case = made(attention_models.one_query_of_several_attentions)
+    module = engine_graph(case, monkeypatch)
+    scales = {node.kwargs.get("scale") for node in attentions(module)}
+    assert len(scales) == 3
+    inputs = case.example()
+    for answer, right in zip(module(*inputs), case.answers(inputs), strict=True):
+        torch.testing.assert_close(answer, right)
