@@ -25,6 +25,17 @@ aten = torch.ops.aten
 
 # Functional operators whose name ends in _copy but that copy nothing of a view.
 _NOT_VIEW_COPIES = {"_to_copy", "index_copy", "_reshape_copy"}
+# Other shapes of a tensor, or parts of it.
+VIEWS = {
+    aten.view.default,
+    aten.reshape.default,
+    aten.permute.default,
+    aten.transpose.int,
+    aten.unsqueeze.default,
+    aten.select.int,
+    aten.slice.Tensor,
+    aten.clone.default,
+}
 
 
 def is_edge_program(program: ExportedProgram) -> bool:
@@ -144,6 +155,15 @@ def insert_call(graph: Any, target: Any, args: tuple[Any, ...], **kwargs: Any) -
         node.meta["val"] = target(
             *torch.fx.node.map_arg(args, value), **torch.fx.node.map_arg(kwargs, value)
         )
+    add_tensor_metadata(node)
+    return node
+
+
+def insert_constant(module: GraphModule, name: str, value: torch.Tensor) -> Node:
+    """Inserts a constant, with that metadata; `name` is the attribute that keeps it."""
+    module.register_buffer(name, value)
+    node = module.graph.get_attr(name)
+    node.meta["val"] = _fake_mode(module.graph, node).from_tensor(value)
     add_tensor_metadata(node)
     return node
 

@@ -9,20 +9,10 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from .aten_graph import add_tensor_metadata, insert_call
+from .aten_graph import VIEWS, insert_call, insert_constant
 
 aten = torch.ops.aten
 
-_VIEWS = {
-    aten.view.default,
-    aten.reshape.default,
-    aten.permute.default,
-    aten.transpose.int,
-    aten.unsqueeze.default,
-    aten.select.int,
-    aten.slice.Tensor,
-    aten.clone.default,
-}
 # How much of the scale each attention of one query puts on its keys.
 _ON_KEYS = (1.0, 2.0, 0.5, 4.0, 0.25, -1.0, -2.0, -0.5)
 
@@ -55,7 +45,7 @@ def separate_queries(module: GraphModule) -> None:
 
 def _value(node: Any) -> Any:
     """Something that two nodes have in common which give the same view of the same tensor."""
-    if not isinstance(node, Node) or node.op != "call_function" or node.target not in _VIEWS:
+    if not isinstance(node, Node) or node.op != "call_function" or node.target not in VIEWS:
         return node
     return (node.target, _value(node.args[0]), str(node.args[1:]), str(node.kwargs))
 
@@ -85,7 +75,8 @@ def answer_masked_queries(module: GraphModule) -> None:
             if mask not in answered:
                 answered[mask] = _leaves_keys(module, mask)
             if dtype not in zeros:
-                zeros[dtype] = _zero(module, attention)
+                name = f"zero_of_{str(dtype).removeprefix('torch.')}"
+                zeros[dtype] = insert_constant(module, name, torch.zeros(1, 1, 1, 1, dtype=dtype))
         with graph.inserting_after(attention):
             answer = insert_call(graph, aten.where.self, (answered[mask], attention, zeros[dtype]))
         attention.replace_all_uses_with(answer, delete_user_cb=lambda user, own=answer: user != own)
@@ -109,13 +100,3 @@ def _leaves_keys(module: GraphModule, mask: Node) -> Node:
     greatest = insert_call(graph, aten.amax.default, (mask, [-1], True))
     none = insert_call(graph, aten.lt.Scalar, (greatest, torch.finfo(dtype).min))
     return insert_call(graph, aten.logical_not.default, (none,))
-
-
-def _zero(module: GraphModule, attention: Node) -> Node:
-    dtype = attention.meta["val"].dtype
-    name = f"zero_of_{str(dtype).removeprefix('torch.')}"
-    module.register_buffer(name, torch.zeros(1, 1, 1, 1, dtype=dtype))
-    node = module.graph.get_attr(name)
-    node.meta["val"] = attention.meta["val"].fake_mode.from_tensor(getattr(module, name))
-    add_tensor_metadata(node)
-    return node

@@ -9,7 +9,7 @@ import re
 import torch
 from torch.fx import GraphModule, Node
 
-from .aten_graph import insert_call
+from .aten_graph import VIEWS, insert_call
 from .delegate_blob import Flavour
 from .engine import EngineBuildError
 from .tensorrt_import import import_tensorrt
@@ -25,20 +25,12 @@ _LINEAR = {
     aten.matmul.default,
 }
 # A gate is often a part of one linear layer's result, and the bias may be added on its own.
-_PASSED = {
+_PASSED = VIEWS | {
     aten.add.Tensor,
-    aten.slice.Tensor,
     aten.split.Tensor,
     aten.split_with_sizes.default,
     aten.chunk.default,
-    aten.select.int,
-    aten.view.default,
-    aten.reshape.default,
-    aten.permute.default,
-    aten.transpose.int,
-    aten.unsqueeze.default,
     aten.squeeze.dims,
-    aten.clone.default,
     aten._to_copy.default,
 }
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from .aten_graph import add_tensor_metadata, insert_call
+from .aten_graph import add_tensor_metadata, insert_call, insert_constant
 from .positions import Check, Positions, counts_from_end
 from .symbol_ranges import size_expr
 
@@ -208,13 +208,8 @@ def write_in_place(
 def _start(module: GraphModule, item: InPlaceWrite, index: int, size: int, batch: int) -> Node:
     graph = module.graph
     if isinstance(item.start, int):
-        name = f"start_{index}"
-        module.register_buffer(name, torch.full((batch,), item.start, dtype=torch.int32))
-        node = graph.get_attr(name)
-        mode = item.rows.meta["val"].fake_mode
-        node.meta["val"] = mode.from_tensor(getattr(module, name))
-        add_tensor_metadata(node)
-        return node
+        value = torch.full((batch,), item.start, dtype=torch.int32)
+        return insert_constant(module, f"start_{index}", value)
     flat = insert_call(graph, aten.reshape.default, (item.start, [-1]))
     if flat.meta["val"].shape[0] != 1:
         flat = insert_call(graph, aten.slice.Tensor, (flat, 0, 0, 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from model_case import Case, Mask, Range, Values
+from model_case import ROWS, Case, Mask, Range, Values
 from torch import nn
 
 
@@ -22,8 +22,7 @@ def attention() -> Case:
                 attend(x, x, x),
             )
 
-    profiles: dict[str, dict[str, Range]] = {"one": {"b": 1}, "many": {"b": (2, 4, 8)}}
-    return Case(Attends().eval(), {"x": Values(("b", 6, 8))}, profiles)
+    return Case(Attends().eval(), {"x": Values(("b", 6, 8))}, ROWS)
 
 
 class PaddedAttention(nn.Module):

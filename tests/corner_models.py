@@ -13,10 +13,8 @@ from attention_models import (
     queries_without_keys,
     queries_without_keys_in_an_additive_mask,
 )
-from model_case import Case, Range, Values, named, planes
+from model_case import ROWS, Case, Range, Values, named, planes
 from torch import nn
-
-ROWS: dict[str, dict[str, Range]] = {"one": {"b": 1}, "many": {"b": (2, 4, 8)}}
 
 
 class Function(nn.Module):

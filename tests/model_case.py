@@ -122,6 +122,7 @@ def _size(size: Size, sizes: Mapping[str, int]) -> int:
 # --- Kinds of inputs that many models share ------------------------------------------------------
 
 VOCABULARY = 64
+ROWS: Mapping[str, Mapping[str, Range]] = {"one": {"b": 1}, "many": {"b": (2, 4, 8)}}
 ONE_AND_MANY: Mapping[str, Mapping[str, Range]] = {"one": {"b": 1}, "many": {"b": (2, 3, 4)}}
 DECODE_AND_PREFILL: Mapping[str, Mapping[str, Range]] = {
     "decode": {"b": (1, 1, 4), "s": 1},

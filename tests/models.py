@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +12,9 @@ from executorch.runtime import Runtime
 from torch import nn
 
 from executorch_tensorrt.backend.delegate_blob import DelegateBlob
+
+if TYPE_CHECKING:
+    import pytest
 
 
 class Block(nn.Module):
@@ -98,6 +101,21 @@ def blobs(program: ExecutorchProgramManager, method: str = "forward") -> list[De
     exported = program.exported_program(method)
     modules = [getattr(exported.graph_module, node.name) for node in get_delegates(exported.graph)]
     return [DelegateBlob.from_bytes(module.processed_bytes) for module in modules]
+
+
+def engine_graphs(monkeypatch: pytest.MonkeyPatch) -> list[torch.fx.GraphModule]:
+    """Filled with the graphs that engines are built of from here on."""
+    from executorch_tensorrt.backend import tensorrt_backend
+
+    graphs: list[torch.fx.GraphModule] = []
+    made = tensorrt_backend.engine_graph
+
+    def kept(partition: Any) -> torch.fx.GraphModule:
+        graphs.append(made(partition))
+        return graphs[-1]
+
+    monkeypatch.setattr(tensorrt_backend, "engine_graph", kept)
+    return graphs
 
 
 class FallbackProgram:

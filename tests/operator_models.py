@@ -7,10 +7,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from model_case import Case, Range, Values, named
+from model_case import ROWS, Case, Values, named
 from torch import nn
 
-ROWS: dict[str, dict[str, Range]] = {"one": {"b": 1}, "many": {"b": (2, 4, 8)}}
 INFINITY = float("inf")
 HALVES = (-2.5, -1.5, -0.5, -0.0, 0.0, 0.5, 1.5, 2.5, 3.0, -3.0, 7.0, -7.0)
 
@@ -112,7 +111,6 @@ def trigonometry() -> Case:
 
 
 def activations_at_their_corners() -> Case:
-    special = (*HALVES, 20.0, -20.0, 60.0, -60.0, INFINITY, -INFINITY)
     return _each(
         F.relu,
         F.relu6,
@@ -131,7 +129,7 @@ def activations_at_their_corners() -> Case:
         lambda x: F.threshold(x, 0.5, -7.0),
         lambda x: x.clamp(max=0.5),
         lambda x: x.clamp(-0.5),
-        special=special[: len(HALVES) + 4],
+        special=(*HALVES, 20.0, -20.0, 60.0, -60.0),
     )
 
 
@@ -206,7 +204,7 @@ def whole_numbers() -> Case:
 
 def long_numbers() -> Case:
     wide = (2**62, -(2**62), 2**53 + 1, 2**31, -(2**31) - 1, 2**24 + 1, 7, -7, 0, 1, -1, 3)
-    model = _each(
+    return _each(
         lambda x: x + x,
         lambda x: x * 3,
         lambda x: x - 1,
@@ -221,13 +219,11 @@ def long_numbers() -> Case:
         lambda x: x.clamp(-5, 2**40),
         lambda x: x > 2**33,
         lambda x: x.to(torch.int32),
-        special=(0,) * len(wide),
+        special=wide,
         dtype=torch.int64,
         low=-20,
         high=20,
     )
-    model.model.register_buffer("special", torch.tensor([wide]))
-    return model
 
 
 def angles() -> Case:

@@ -7,13 +7,11 @@ from typing import Any
 import torch
 import torch.ao.quantization.fx._decomposed
 import torch.nn.functional as F
-from model_case import Case, Range, Values, named
+from model_case import ROWS, Case, Values, named
 from torch import nn
 from torch.export import Dim
 
 from executorch_tensorrt import int8_quantizer
-
-ROWS: dict[str, dict[str, Range]] = {"one": {"b": 1}, "many": {"b": (2, 4, 8)}}
 
 
 class Convolutions(nn.Module):

@@ -9,12 +9,11 @@ import attention_models
 import pytest
 import torch
 from model_case import Case, made
-from models import blobs
+from models import blobs, engine_graphs
 from torch import nn
 
 import executorch_tensorrt as ett
 from executorch_tensorrt import CompileOptions, export
-from executorch_tensorrt.backend import tensorrt_backend
 from executorch_tensorrt.backend.attention import answer_masked_queries
 
 aten = torch.ops.aten
@@ -36,14 +35,7 @@ def exported(case: Case, **options: Any) -> Any:
 
 def engine_graph(case: Case, monkeypatch: pytest.MonkeyPatch) -> torch.fx.GraphModule:
     """The graph that the engine of the case is built of."""
-    graphs = []
-
-    def kept(partition: Any) -> torch.fx.GraphModule:
-        graphs.append(made_graph(partition))
-        return graphs[-1]
-
-    made_graph = tensorrt_backend.engine_graph
-    monkeypatch.setattr(tensorrt_backend, "engine_graph", kept)
+    graphs = engine_graphs(monkeypatch)
     assert len(blobs(exported(case))) == 1
     return graphs[0]
 

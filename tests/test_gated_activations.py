@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from models import seeded
+from models import engine_graphs, seeded
 from operator_models import Gated, gelu_by_tanh
 from torch import nn
 from torch.nn import functional
 
 from executorch_tensorrt import export
-from executorch_tensorrt.backend import converters, partition, tensorrt_backend
+from executorch_tensorrt.backend import converters, partition
 from executorch_tensorrt.backend.delegate_blob import Flavour
 from executorch_tensorrt.backend.engine import EngineBuildError
 from executorch_tensorrt.backend.gated_activations import refuse_lost_bias
@@ -30,14 +30,7 @@ each_gate = pytest.mark.parametrize(
 def engine_graph(
     model: nn.Module, x: torch.Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> torch.fx.GraphModule:
-    graphs = []
-
-    def kept(part: Any) -> torch.fx.GraphModule:
-        graphs.append(made(part))
-        return graphs[-1]
-
-    made = tensorrt_backend.engine_graph
-    monkeypatch.setattr(tensorrt_backend, "engine_graph", kept)
+    graphs = engine_graphs(monkeypatch)
     export(model, (x,))
     [graph] = graphs
     return graph
