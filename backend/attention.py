@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from .aten_graph import VIEWS, insert_call, insert_constant
+from .aten_graph import VIEWS, insert_call, insert_constant, raw_target
 
 aten = torch.ops.aten
 
@@ -22,8 +22,8 @@ def separate_queries(module: GraphModule) -> None:
 
     TensorRT-RTX 1.6 crashes while it builds an engine in which two share a query of dynamic size,
     as where one looks at a text and one at an image. Part of the scale, a power of two or a sign,
-    goes to the keys, which changes no answer. (It still crashes where the query itself is also the
-    keys and values of one, beside two others.)
+    goes to the keys, which changes no answer. `is_own_keys_of_shared_query` is where it crashes
+    even so.
     """
     graph = module.graph
     sharing: dict[Any, list[Node]] = defaultdict(list)
@@ -43,11 +43,23 @@ def separate_queries(module: GraphModule) -> None:
     module.recompile()
 
 
+def is_own_keys_of_shared_query(attention: Node) -> bool:
+    """Whether the query of an attention, of dynamic length, is its keys and another one's query."""
+    query, keys = attention.args[:2]
+    if _value(query) != _value(keys) or isinstance(query.meta["val"].shape[-2], int):
+        return False
+    return any(
+        other is not attention and _value(other.args[0]) == _value(query)
+        for other in attention.graph.nodes
+        if raw_target(other.target) is aten.scaled_dot_product_attention.default
+    )
+
+
 def _value(node: Any) -> Any:
     """Something that two nodes have in common which give the same view of the same tensor."""
-    if not isinstance(node, Node) or node.op != "call_function" or node.target not in VIEWS:
+    if not isinstance(node, Node) or raw_target(node.target) not in VIEWS:
         return node
-    return (node.target, _value(node.args[0]), str(node.args[1:]), str(node.kwargs))
+    return (raw_target(node.target), _value(node.args[0]), str(node.args[1:]), str(node.kwargs))
 
 
 def answer_masked_queries(module: GraphModule) -> None:

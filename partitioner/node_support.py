@@ -18,6 +18,7 @@ from executorch_tensorrt.backend.aten_graph import (
     raw_target,
     target_name,
 )
+from executorch_tensorrt.backend.attention import is_own_keys_of_shared_query
 from executorch_tensorrt.backend.compile_options import CompileOptions
 from executorch_tensorrt.backend.dry_run import dry_run
 from executorch_tensorrt.backend.engine_builder import use_number_operands
@@ -105,6 +106,8 @@ def _attention(node: Node) -> str | None:
     causal = len(node.args) > 5 and node.args[5]
     if causal and not statically_known_true(query[2] == key[2]):
         return f"causal attention of {query[2]} queries to {key[2]} keys"
+    if is_own_keys_of_shared_query(node):
+        return "attention whose query is its keys, and another attention's query"
     return None
 
 

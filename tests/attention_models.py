@@ -90,3 +90,15 @@ def one_query_of_several_attentions() -> Case:
         "image": Values(("b", 9, 2, 16)),
     }
     return Case(OneQuery().eval(), inputs, LENGTHS)
+
+
+class QueryThatIsKeys(nn.Module):
+    def forward(self, query: torch.Tensor, text: torch.Tensor, image: torch.Tensor) -> torch.Tensor:
+        query, text, image = (value.transpose(1, 2) for value in (query, text, image))
+        attend = F.scaled_dot_product_attention
+        mixed = attend(query, text, text) + attend(query, image, image)
+        return mixed + attend(query, query, query * 1.3)
+
+
+def query_that_is_keys() -> Case:
+    return Case(QueryThatIsKeys().eval(), one_query_of_several_attentions().inputs, LENGTHS)

@@ -12,6 +12,7 @@ from attention_models import (
     one_query_of_several_attentions,
     queries_without_keys,
     queries_without_keys_in_an_additive_mask,
+    query_that_is_keys,
 )
 from model_case import ROWS, Case, Range, Values, named, planes
 from torch import nn
@@ -400,6 +401,7 @@ CASES = named(
     queries_without_keys_in_an_additive_mask,
     causal_over_more_keys,
     one_query_of_several_attentions,
+    query_that_is_keys,
     indexing,
     reductions,
     activations,

@@ -160,3 +160,15 @@ def test_attentions_of_one_query_have_different_multiples_of_it(
     inputs = case.example()
     for answer, right in zip(module(*inputs), case.answers(inputs), strict=True):
         torch.testing.assert_close(answer, right)
+
+
+@torch.no_grad()
+def test_a_shared_query_that_is_also_keys_is_attended_to_by_smaller_operators() -> None:
+    """TensorRT-RTX 1.6 would crash, with multiples of the query too."""
+    case = made(attention_models.query_that_is_keys)
+    program = exported(case, cpu_fallback=True)
+    assert len(blobs(program)) == 1
+    method = ett.load(program.buffer, device="cpu")["forward"]
+    inputs = case.example()
+    [answer] = method(*inputs)
+    torch.testing.assert_close(torch.as_tensor(answer), case.answers(inputs)[0])
