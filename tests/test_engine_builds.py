@@ -31,7 +31,7 @@ class Builds:
             self.running += 1
             self.most = max(self.most, self.running)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self.most >= self._together, timeout=5)
+            self._changed.wait_for(lambda: self.most >= self._together, timeout=60)
 
     def __exit__(self, *_: object) -> None:
         with self._changed:

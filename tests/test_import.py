@@ -37,20 +37,15 @@ def in_fresh_interpreter(code: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_import_loads_neither_torch_nor_tensorrt() -> None:
-    loaded = in_fresh_interpreter("import sys, executorch_tensorrt\nresult = list(sys.modules)")
-    assert "executorch_tensorrt" in loaded
-    assert not [name for name in loaded if name in HEAVY]
-
-
-def test_import_takes_under_three_tenths_of_a_second() -> None:
-    timed = (
-        "import time; start = time.perf_counter()\n"
+def test_import_loads_nothing_but_the_standard_library() -> None:
+    """Neither torch nor TensorRT, nor anything else that would make it slow."""
+    loaded = in_fresh_interpreter(
+        "import sys; before = set(sys.modules)\n"
         "import executorch_tensorrt\n"
-        "result = time.perf_counter() - start"
+        "result = list(set(sys.modules) - before)"
     )
-    # The best of several, so that a busy machine does not decide.
-    assert min(in_fresh_interpreter(timed) for _ in range(5)) < 0.3
+    packages = {name.partition(".")[0] for name in loaded}
+    assert packages - sys.stdlib_module_names == {"executorch_tensorrt"}
 
 
 def test_the_runtime_runs_without_torch() -> None:
