@@ -58,7 +58,7 @@ TEST_F(TwoDevices, TheSameBlobRunsOnBothFromTwoThreadsAtOnceAndIsRight) {
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(delegates_[i]->record()->device(), "cuda:" + std::to_string(i));
     EXPECT_EQ(delegates_[i]->record()->statistics().failures, 0u);
-    // While the other one enqueued, nothing may have been captured; alone, it is on the second call.
+    // While the other one enqueued, nothing may have been captured. Alone, the second call is.
     const auto before = delegates_[i]->record()->statistics().graph_replays;
     run(i, 8, Memory::kDevice);
     EXPECT_GT(delegates_[i]->record()->statistics().graph_replays, before);
