@@ -11,14 +11,12 @@ from typing import Any
 import pytest
 import torch
 from models import Mlp, Transformer, blobs, seeded
+from tensorrt_flavour import rtx_only
 
 from executorch_tensorrt import CompileOptions, OptimizationProfile, export
 from executorch_tensorrt.backend import builder_config, converters
 from executorch_tensorrt.backend.delegate_blob import DelegateBlob, Flavour, HardwareCompatibility
 from executorch_tensorrt.backend.engine import EngineBuildError
-
-RTX = converters.tensorrt.flavour is Flavour.TENSORRT_RTX
-rtx_only = pytest.mark.skipif(not RTX, reason="Torch-TensorRT here is not TensorRT-RTX's")
 
 
 def blob_of(**options: Any) -> DelegateBlob:

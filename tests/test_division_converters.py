@@ -12,15 +12,12 @@ from typing import Any
 import pytest
 import torch
 from models import blobs
+from tensorrt_flavour import rtx_only
 from torch import nn
 
 from executorch_tensorrt import export
-from executorch_tensorrt.backend import converters
-from executorch_tensorrt.backend.delegate_blob import Flavour
 
-pytestmark = pytest.mark.skipif(
-    converters.tensorrt.flavour is not Flavour.TENSORRT_RTX, reason="not TensorRT-RTX"
-)
+pytestmark = rtx_only
 
 
 class Of(nn.Module):

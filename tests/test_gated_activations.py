@@ -8,18 +8,18 @@ import pytest
 import torch
 from models import engine_graphs, seeded
 from operator_models import Gated, gelu_by_tanh
+from tensorrt_flavour import RTX
 from torch import nn
 from torch.nn import functional
 
 from executorch_tensorrt import export
 from executorch_tensorrt.backend import converters, partition
-from executorch_tensorrt.backend.delegate_blob import Flavour
 from executorch_tensorrt.backend.engine import EngineBuildError
 from executorch_tensorrt.backend.gated_activations import refuse_lost_bias
 
 aten = torch.ops.aten
-rtx_only = pytest.mark.skipif(
-    converters.tensorrt.flavour is not Flavour.TENSORRT_RTX or converters.tensorrt.version > (1, 7),
+rtx_1_6_only = pytest.mark.skipif(
+    not RTX or converters.tensorrt.version > (1, 7),
     reason="not TensorRT-RTX 1.6",
 )
 each_gate = pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_gate_is_computed_as_pytorch_does(
     torch.testing.assert_close(answer, model(x), atol=tolerance, rtol=tolerance)
 
 
-@rtx_only
+@rtx_1_6_only
 @each_gate
 def test_an_engine_that_would_lose_a_bias_is_refused(
     activation: Any, monkeypatch: pytest.MonkeyPatch
@@ -68,7 +68,7 @@ def test_an_engine_that_would_lose_a_bias_is_refused(
         export(seeded(Gated, activation, halves=True), (torch.randn(16, 32),))
 
 
-@rtx_only
+@rtx_1_6_only
 def test_a_lost_bias_is_found_across_blocks_of_a_plan() -> None:
     kernel = b'  fully_connected={ name="up" output={"y"} gelu=false bias=true quantize=false }\n'
     for before in (0, (1 << 24) - 40, (1 << 24) + 5):
