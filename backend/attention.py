@@ -7,14 +7,14 @@ from collections import defaultdict
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
 from .aten_graph import VIEWS, insert_call, insert_constant, raw_target
 
 aten = torch.ops.aten
 
-# How much of the scale each attention of one query puts on its keys.
-_ON_KEYS = (1.0, 2.0, 0.5, 4.0, 0.25, -1.0, -2.0, -0.5)
+# How much of the scale each attention of one query, but for the first, puts on its keys.
+_ON_KEYS = (2.0, 0.5, 4.0, 0.25, -1.0, -2.0, -0.5)
 
 
 def separate_queries(module: GraphModule) -> None:
@@ -27,12 +27,10 @@ def separate_queries(module: GraphModule) -> None:
     """
     graph = module.graph
     sharing: dict[Any, list[Node]] = defaultdict(list)
-    for attention in graph.find_nodes(
-        op="call_function", target=aten.scaled_dot_product_attention.default
-    ):
+    for attention in _attentions(graph):
         sharing[_value(attention.args[0])].append(attention)
     for attentions in sharing.values():
-        for factor, attention in zip(_ON_KEYS[1:], attentions[1:], strict=False):
+        for factor, attention in zip(_ON_KEYS, attentions[1:], strict=False):
             size = attention.args[0].meta["val"].shape[-1]
             scale = attention.kwargs.get("scale")
             scale = 1 / math.sqrt(size) if scale is None else scale
@@ -50,9 +48,14 @@ def is_own_keys_of_shared_query(attention: Node) -> bool:
         return False
     return any(
         other is not attention and _value(other.args[0]) == _value(query)
-        for other in attention.graph.nodes
-        if raw_target(other.target) is aten.scaled_dot_product_attention.default
+        for other in _attentions(attention.graph)
     )
+
+
+def _attentions(graph: Graph) -> list[Node]:
+    """Those of an ATen or edge graph, in its order."""
+    target = aten.scaled_dot_product_attention.default
+    return [node for node in graph.nodes if raw_target(node.target) is target]
 
 
 def _value(node: Any) -> Any:
@@ -76,9 +79,7 @@ def answer_masked_queries(module: GraphModule) -> None:
     graph = module.graph
     answered: dict[Node, Node] = {}
     zeros: dict[torch.dtype, Node] = {}
-    for attention in graph.find_nodes(
-        op="call_function", target=aten.scaled_dot_product_attention.default
-    ):
+    for attention in _attentions(graph):
         mask = attention.args[3] if len(attention.args) > 3 else None
         if mask is None or _leaves_keys_to_all(module, mask):
             continue

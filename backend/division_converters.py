@@ -34,7 +34,7 @@ def truncated_quotient(
     ctx: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str
 ) -> Any:
     """a / b, rounded towards zero."""
-    if ctx.current_node.meta["val"].dtype in _WHOLE:
+    if is_whole(ctx.current_node):
         return _truncated(ctx, target, args, name)
     elementwise, unary = impl.elementwise, impl.unary
     quotient = elementwise.div(ctx, target, SourceIR.ATEN, f"{name}_quotient", *args)

@@ -98,12 +98,12 @@ def _comes_from_linear(node: Node) -> bool:
 def _spelled_out(graph: torch.fx.Graph, node: Node) -> Node:
     given, dtype = node.args[0], node.meta["val"].dtype
 
-    def call(target: torch._ops.OpOverload, *args: object) -> Node:
-        return insert_call(graph, target, args)
+    def call(target: torch._ops.OpOverload, *args: object, **kwargs: object) -> Node:
+        return insert_call(graph, target, args, **kwargs)
 
     x = given
     if dtype != torch.float32:
-        x = insert_call(graph, aten._to_copy.default, (given,), dtype=torch.float32)
+        x = call(aten._to_copy.default, given, dtype=torch.float32)
     if node.target is aten.relu.default:
         negative = call(aten.lt.Scalar, x, 0.0)
         result = call(aten.where.self, negative, call(aten.full_like.default, x, 0.0), x)
@@ -117,5 +117,5 @@ def _spelled_out(graph: torch.fx.Graph, node: Node) -> Node:
         weight = call(aten.mul.Tensor, call(aten.add.Tensor, part, 1.0), 0.5)
         result = call(aten.mul.Tensor, x, weight)
     if dtype != torch.float32:
-        result = insert_call(graph, aten._to_copy.default, (result,), dtype=dtype)
+        result = call(aten._to_copy.default, result, dtype=dtype)
     return result

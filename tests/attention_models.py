@@ -83,13 +83,15 @@ class OneQuery(nn.Module):
         return mixed, attend(query, text * 2, image[:, :, :7])
 
 
+QUERY_TEXT_IMAGE = {
+    "query": Values(("b", "s", 2, 16)),
+    "text": Values(("b", 7, 2, 16)),
+    "image": Values(("b", 9, 2, 16)),
+}
+
+
 def one_query_of_several_attentions() -> Case:
-    inputs = {
-        "query": Values(("b", "s", 2, 16)),
-        "text": Values(("b", 7, 2, 16)),
-        "image": Values(("b", 9, 2, 16)),
-    }
-    return Case(OneQuery().eval(), inputs, LENGTHS)
+    return Case(OneQuery().eval(), QUERY_TEXT_IMAGE, LENGTHS)
 
 
 class QueryThatIsKeys(nn.Module):
@@ -101,4 +103,4 @@ class QueryThatIsKeys(nn.Module):
 
 
 def query_that_is_keys() -> Case:
-    return Case(QueryThatIsKeys().eval(), one_query_of_several_attentions().inputs, LENGTHS)
+    return Case(QueryThatIsKeys().eval(), QUERY_TEXT_IMAGE, LENGTHS)

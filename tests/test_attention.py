@@ -40,6 +40,13 @@ def engine_graph(case: Case, monkeypatch: pytest.MonkeyPatch) -> torch.fx.GraphM
     return graphs[0]
 
 
+def fallback(case: Case) -> Any:
+    """The case's one partition, to be called on the CPU."""
+    program = exported(case, cpu_fallback=True)
+    assert len(blobs(program)) == 1
+    return ett.load(program.buffer, device="cpu")["forward"]
+
+
 def attentions(module: torch.fx.GraphModule) -> list[torch.fx.Node]:
     target = aten.scaled_dot_product_attention.default
     return list(module.graph.find_nodes(op="call_function", target=target))
@@ -138,9 +145,7 @@ def test_half_precision_is_masked_in_half_precision(monkeypatch: pytest.MonkeyPa
 def test_a_causal_mask_over_more_keys_than_queries_begins_at_the_first_of_both() -> None:
     """TensorRT's, as Torch-TensorRT asks for it, ends at the last of both."""
     case = made(attention_models.causal_over_more_keys)
-    program = exported(case, cpu_fallback=True)
-    assert len(blobs(program)) == 1
-    method = ett.load(program.buffer, device="cpu")["forward"]
+    method = fallback(case)
     for profile in case.profiles:
         for index in range(4):
             inputs = case.inputs_of(profile, index)
@@ -166,9 +171,7 @@ def test_attentions_of_one_query_have_different_multiples_of_it(
 def test_a_shared_query_that_is_also_keys_is_attended_to_by_smaller_operators() -> None:
     """TensorRT-RTX 1.6 would crash, with multiples of the query too."""
     case = made(attention_models.query_that_is_keys)
-    program = exported(case, cpu_fallback=True)
-    assert len(blobs(program)) == 1
-    method = ett.load(program.buffer, device="cpu")["forward"]
+    method = fallback(case)
     inputs = case.example()
     [answer] = method(*inputs)
     torch.testing.assert_close(torch.as_tensor(answer), case.answers(inputs)[0])
